@@ -22,7 +22,7 @@ OLD: list[tuple[Json, Json]] = [
     ({"type": "string", "example": "a"}, {"type": "string", "examples": ["a"]}),
     ({"type": "string", "format": "byte"}, {"type": "string", "format": "byte", "contentEncoding": "base64"}),
     ({"type": "object", "xml": {}, "externalDocs": {}, "x-mcp-header": "A"}, {"type": "object"}),
-    ({"oneOf": [{"type": "string"}], "discriminator": {"propertyName": "a"}}, {"oneOf": [{"type": "string"}]}),
+    ({"oneOf": [{"type": "string"}], "discriminator": {"propertyName": "a"}}, {"anyOf": [{"type": "string"}]}),
     (
         {"allOf": [{"type": "object"}], "nullable": True},
         {"anyOf": [{"allOf": [{"type": "object"}]}, {"type": "null"}]},

@@ -202,8 +202,11 @@ def _find_entries(value: JsonValue, source: str, warnings: list[str]) -> dict[st
                 raise
             warnings.append(f"{error}; it was ignored")
             continue
-        for name in listed.keys() & entries.keys():
-            warnings.append(f"{source}: the server {name!r} of {member} was ignored: another list has one of that name")
+        warnings += [
+            f"{source}: the server {name!r} of {member} was ignored: another list has one of that name"
+            for name in listed
+            if name in entries
+        ]
         entries = {**listed, **entries}
     if lists:
         return entries

@@ -16,6 +16,7 @@ from ..base.checks import check_str_mapping
 from ..client.target import check_headers
 from ..errors import ToolError
 from ..protocol.json_limits import held_size
+from ..protocol.jsonrpc import MAX_INTEGER
 from ..session import Caller
 from ..types import JsonObject, JsonValue
 from .bodies import EncodedBody
@@ -127,6 +128,7 @@ class OperationCaller(Generic[RequestT]):
 
     async def respond(self, arguments: JsonObject, caller: Caller | None, keep: Keep) -> ApiResponse:
         """Call the operation and return its response. Raises as `answer` does."""
+        arguments = {name: with_whole_numbers(value) for name, value in arguments.items()}
         # First what can fail without the credentials.
         request = partial(self._request, arguments, self._url_path(arguments))
         return await self.client.send(request(await credentials_for(self.credentials, caller)), keep)
@@ -190,6 +192,15 @@ class OperationCaller(Generic[RequestT]):
             for each in self.plan.parameters
             if each.location == location and (value := arguments.get(each.argument)) is not None
         ]
+
+
+def with_whole_numbers(value: JsonValue) -> JsonValue:
+    """Return a value in which 3.0 is 3: many APIs take no fraction for an integer, in a path, a query or a body."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= MAX_INTEGER else value
+    if isinstance(value, dict):
+        return {name: with_whole_numbers(each) for name, each in value.items()}
+    return [with_whole_numbers(each) for each in value] if isinstance(value, list) else value
 
 
 def sized_answer(response: ApiResponse, output: Output, max_error_body: int, check: Check) -> tuple[Answer, int]:

@@ -26,7 +26,7 @@ from .parts import (
     UnsupportedOperation,
     read,
 )
-from .schemas import SchemaReader, check_schema
+from .schemas import SchemaReader
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 LEFT_OUT_METHODS: Final = frozenset({"trace", "options"})
@@ -198,7 +198,6 @@ class OperationReader:
         if required:
             schema["required"] = [*required]
         whole = self._schemas.complete(schema, "request", ARGUMENTS)
-        check_schema(whole, ARGUMENTS)
         output, links = self._responses(raw.part)
         return OperationPlan(
             raw.operation,
@@ -299,8 +298,7 @@ class OperationReader:
         whole = self._schemas.complete(schema, "response", OUTPUT)
         # Revisions before 2026-07-28 know only objects as structured results.
         wrapped = whole.get("type") != "object"
-        shown = wrapped_schema(whole) if wrapped else whole
-        check_schema(shown, OUTPUT)
+        shown = self._schemas.valid(wrapped_schema(whole), OUTPUT) if wrapped else whole
         return Output(shown, wrapped, accept)
 
 

@@ -7,7 +7,8 @@
     {"format": "byte"}                                 {"contentEncoding": "base64"}
 
 What only the API writes (`readOnly`) is left out of requests, and what only callers write (`writeOnly`) out of responses. Members
-that mean something to OpenAPI alone (`discriminator`, `xml`, `externalDocs`) and extensions (`x-...`) are dropped.
+that mean something to OpenAPI alone (`xml`, `externalDocs`) and extensions (`x-...`) are dropped. A `discriminator` becomes the
+values of its property for which each branch is meant.
 
 References are copied to where they are used, as `plain_schemas.inlined` does it for the schemas of Python types; a schema that
 refers to itself keeps its `$ref`, into the `$defs` that come with it.
@@ -15,9 +16,9 @@ refers to itself keeps its `$ref`, into the `$defs` that come with it.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
-from ..protocol.schema.json_schema import Schema
+from ..protocol.schema.json_schema import ValidSchema, check_keywords
 from ..protocol.schema.references import Pattern
 from ..server.values.schemas import inlined, referred, subschemas, with_subschemas
 from ..types import JsonObject, JsonValue
@@ -62,6 +63,8 @@ class SchemaReader:
         self._names: dict[str, str] = {}
         """By the references that lead to them."""
         self._free = FreeNames()
+        self._patterns: dict[str, int] = {}
+        """The weights of all patterns of the document."""
         self._failed: dict[str, UnsupportedOperation] = {}
         """Why definitions cannot be used, by their names."""
         self.notes: dict[str, None] = {}
@@ -90,8 +93,11 @@ class SchemaReader:
         """Return a schema that was made of such parts, complete in itself.
 
         Raises:
-            UnsupportedOperation: it is nested too deep, which `what` names, or it needs a definition that cannot be used.
+            UnsupportedOperation: it is no valid schema or nested too deep, which `what` names, or it needs a definition that cannot
+                be used.
         """
+        # Before the definitions are copied into it: each of them was checked, and may be in many schemas.
+        check_part(schema, what)
         used: Definitions = {}
         self._collect(schema, direction, used)
         whole, kept = inlined({**schema, "$defs": {**used}} if used else schema)
@@ -100,7 +106,18 @@ class SchemaReader:
         depth = depth_of(whole)
         if depth > self._max_depth:
             raise UnsupportedOperation(f"{what} is nested {depth} levels deep; the limit is {self._max_depth}")
-        return whole
+        return self.valid(whole, what)
+
+    def valid(self, schema: JsonObject, what: str) -> ValidSchema:
+        """Return a schema that was put together of parts that `part` returned, which have been checked.
+
+        Raises:
+            UnsupportedOperation: it is over a limit.
+        """
+        try:
+            return ValidSchema(schema, sum(self._patterns.values()))
+        except ValueError as error:
+            raise UnsupportedOperation(f"{what}: {error}") from None
 
     def _collect(self, schema: JsonObject, direction: Direction, used: Definitions) -> None:
         """Add the definitions that a schema needs to `used`, and those that they need."""
@@ -126,7 +143,41 @@ class SchemaReader:
         with_number_bounds(schema, made)
         self._without_one_sided(made, direction)
         converted = with_subschemas(made, lambda inner: self._converted(inner, direction))
+        if isinstance(discriminator := schema.get("discriminator"), dict):
+            converted = self._decided(schema, converted, discriminator)
         return nullable(converted) if self._old and schema.get("nullable") is True else converted
+
+    def _decided(self, schema: JsonObject, converted: JsonObject, discriminator: JsonObject) -> JsonObject:
+        """Return a schema whose branches are told apart by a property, since they overlap in many documents without it."""
+        name, mapping = discriminator.get("propertyName"), discriminator.get("mapping")
+        composed = next((key for key in ("oneOf", "anyOf") if isinstance(converted.get(key), list)), None)
+        if composed is None or not isinstance(name, str):
+            return converted
+        mapping = mapping if isinstance(mapping, dict) else {}
+        branches: list[JsonValue] = []
+        pairs = zip(
+            cast("list[JsonValue]", schema[composed]), cast("list[JsonValue]", converted[composed]), strict=True
+        )
+        for written, branch in pairs:
+            values = self._values_of(written, name, mapping)
+            decides: JsonObject = {"properties": {name: {"enum": [*(values or ())]}}}
+            branches.append(branch if values is None else {"allOf": [branch, decides]})
+        return {**{key: value for key, value in converted.items() if key != composed}, "anyOf": branches}
+
+    def _values_of(self, branch: JsonValue, name: str, mapping: JsonObject) -> list[str] | None:
+        """Return the values of the property that choose a branch; None if it has no name, or says by itself which those are."""
+        reference = branch.get("$ref") if isinstance(branch, dict) else None
+        if not isinstance(reference, str):
+            return None
+        target = self._references.target(reference)
+        properties = target.get("properties") if isinstance(target, dict) else None
+        own = properties.get(name) if isinstance(properties, dict) else None
+        if isinstance(own, dict) and ("const" in own or "enum" in own):
+            return None
+        short = reference.rpartition("/")[2]
+        mapped = [value for value, to in mapping.items() if to in (reference, short)]
+        # The name of a schema chooses it too, unless that is mapped to another one.
+        return mapped if short in mapping else [*mapped, short]
 
     def _reference(self, reference: str, schema: JsonObject, direction: Direction) -> JsonObject:
         """Return the reference to a definition, which `part` converts unless it was already."""
@@ -150,7 +201,9 @@ class SchemaReader:
 
     def _define(self, name: str, schema: JsonObject, direction: Direction) -> None:
         try:
-            self._definitions[direction][name] = self._converted(schema, direction)
+            made = self._converted(schema, direction)
+            check_part(made, "a schema")
+            self._definitions[direction][name] = made
         except UnsupportedOperation as error:
             # Raised by `complete`, for whatever needs it.
             self._failed[name] = error
@@ -165,7 +218,7 @@ class SchemaReader:
     def _tidy(self, schema: JsonObject, made: JsonObject) -> None:
         """Correct what many documents get wrong, and what no host needs."""
         pattern = schema.get("pattern")
-        if isinstance(pattern, str) and not is_pattern(pattern):
+        if isinstance(pattern, str) and not self._is_pattern(pattern):
             del made["pattern"]
             self.notes[f"the pattern {pattern!r:.80} is not checked: it needs backtracking, or is wrong"] = None
         examples = schema.get("examples")
@@ -180,6 +233,15 @@ class SchemaReader:
             )
         if schema.get("format") == "byte" and "contentEncoding" not in made:
             made["contentEncoding"] = "base64"
+
+    def _is_pattern(self, text: str) -> bool:
+        """Return whether a pattern can be checked in linear time."""
+        if text not in self._patterns:
+            try:
+                self._patterns[text] = Pattern(text).weight
+            except ValueError:
+                return False
+        return True
 
     def _without_one_sided(self, made: JsonObject, direction: Direction) -> None:
         """Remove the properties that only the other side writes."""
@@ -225,21 +287,12 @@ def nullable(schema: JsonObject) -> JsonObject:
     return made
 
 
-def check_schema(schema: JsonObject, what: str) -> None:
-    """Raise `UnsupportedOperation` if this is not a valid schema, or exceeds a limit; `what` names it."""
+def check_part(schema: JsonObject, what: str) -> None:
+    """Raise `UnsupportedOperation` if the keywords of a schema are not valid. What it refers to is checked by itself."""
     try:
-        Schema.compile(schema, what)
+        check_keywords(schema, what)
     except ValueError as error:
         raise UnsupportedOperation(str(error)) from None
-
-
-def is_pattern(text: str) -> bool:
-    """Return whether a pattern can be checked in linear time."""
-    try:
-        Pattern(text)
-    except ValueError:
-        return False
-    return True
 
 
 def depth_of(value: JsonValue) -> int:

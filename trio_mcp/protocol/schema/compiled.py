@@ -86,15 +86,16 @@ class CompiledSchema:
 
     __slots__ = ("_patterns", "_roles", "_validator", "_weights")
 
-    def __init__(self, encoded: bytes) -> None:
+    def __init__(self, encoded: bytes, *, known_valid: bool = False) -> None:
         # A private copy, so that a caller who changes the schema later does not change the checks.
         schema = cast("JsonObject | bool", loads(encoded, _LIMITS))
         self._patterns: dict[str, Pattern] = {}
         self._weights: dict[int, int] = {}
         self._roles: dict[int, SubschemaRole] = {}
         kind = _kind_of(schema)
-        check = partial(self._must_be_schema, kind)
-        check(schema)
+        check = partial(_must_be_schema, kind)
+        if not known_valid:
+            check(schema)
         self._validator = kind(schema)
         for inner, role in _subschemas(self._validator, schema, check):
             self._index_subschema(inner, role)
@@ -115,14 +116,6 @@ class CompiledSchema:
         except BudgetExceeded:
             raise CheckTooDear from None
 
-    def _must_be_schema(self, kind: type[Validator], schema: JsonValue) -> None:
-        try:
-            problem = self._first_problems(_meta_validator(kind), schema, "schema", 1)
-        except BudgetExceeded:
-            problem = f"schema costs more to check than {MAX_STEPS} steps"
-        if problem is not None:
-            raise ValueError(problem)
-
     def _first_problems(
         self,
         validator: Validator,
@@ -133,22 +126,8 @@ class CompiledSchema:
         max_steps: int = MAX_STEPS,
         pause: Callable[[], object] | None = None,
     ) -> str | None:
-        token = CHECK_BUDGET.set(CheckBudget(max_steps, self._patterns, self._weights, self._roles, pause))
-        try:
-            errors = islice(validator.iter_errors(abbreviated(value)), count)
-            return "; ".join(_problem_text(error, root) for error in errors) or None
-        # A `$ref` that leads back to itself never comes to a smaller value. A caller may have left little of the stack.
-        except (NestedTooDeep, RecursionError):
-            return _too_deep(root)
-        # `multipleOf` divides, and an integer of 640 digits is not a float.
-        except ArithmeticError:
-            return f"{root or 'the value'} holds a number that is too large to be checked"
-        except BaseException as error:  # noqa: ASYNC103, ASYNC104  re-raised unless it is a Rust panic
-            if not _is_panic(error):
-                raise
-            return _too_deep(root)  # noqa: ASYNC104
-        finally:
-            CHECK_BUDGET.reset(token)
+        budget = CheckBudget(max_steps, self._patterns, self._weights, self._roles, pause)
+        return _first_problems(budget, validator, value, root, count)
 
     def _index_subschema(self, schema: JsonObject, role: SubschemaRole) -> None:
         for keyword in ("const", "enum"):
@@ -160,6 +139,39 @@ class CompiledSchema:
                 self._patterns[pattern] = Pattern(pattern)
         if sum(pattern.weight for pattern in self._patterns.values()) > MAX_PATTERN_WEIGHT:
             raise ValueError("its patterns together are too large (MAX_PATTERN_WEIGHT)")
+
+
+def check_keywords(schema: JsonObject) -> None:
+    """Raise `ValueError` unless the keywords of a schema of 2020-12 are valid; its references are not looked at."""
+    _must_be_schema(_kind_of(schema), schema)
+
+
+def _must_be_schema(kind: type[Validator], schema: JsonValue) -> None:
+    try:
+        problem = _first_problems(CheckBudget(MAX_STEPS, {}, {}, {}, None), _meta_validator(kind), schema, "schema", 1)
+    except BudgetExceeded:
+        problem = f"schema costs more to check than {MAX_STEPS} steps"
+    if problem is not None:
+        raise ValueError(problem)
+
+
+def _first_problems(budget: CheckBudget, validator: Validator, value: JsonValue, root: str, count: int) -> str | None:
+    token = CHECK_BUDGET.set(budget)
+    try:
+        errors = islice(validator.iter_errors(abbreviated(value)), count)
+        return "; ".join(_problem_text(error, root) for error in errors) or None
+    # A `$ref` that leads back to itself never comes to a smaller value. A caller may have left little of the stack.
+    except (NestedTooDeep, RecursionError):
+        return _too_deep(root)
+    # `multipleOf` divides, and an integer of 640 digits is not a float.
+    except ArithmeticError:
+        return f"{root or 'the value'} holds a number that is too large to be checked"
+    except BaseException as error:  # noqa: ASYNC103, ASYNC104  re-raised unless it is a Rust panic
+        if not _is_panic(error):
+            raise
+        return _too_deep(root)  # noqa: ASYNC104
+    finally:
+        CHECK_BUDGET.reset(token)
 
 
 @cache

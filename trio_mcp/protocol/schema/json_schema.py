@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...types.base import JsonObject, JsonValue
 from ..strict_json import dumps
-from .limits import MAX_BYTES
+from .limits import MAX_BYTES, MAX_SUBSCHEMAS
+from .references import MAX_PATTERN_WEIGHT
+
+if TYPE_CHECKING:
+    from .compiled import CompiledSchema
 
 _CACHED: Final = 256
 
@@ -25,13 +29,27 @@ _CACHED: Final = 256
 class Schema:
     """A valid schema; made by `compile`. Several threads may use it at the same time."""
 
-    __slots__ = ("_compiled",)
+    __slots__ = ("_encoded", "_found")
 
-    def __init__(self, encoded: bytes) -> None:
+    def __init__(self, encoded: bytes, *, known_valid: bool = False) -> None:
+        self._encoded: bytes | None = encoded
+        self._found: CompiledSchema | None = None
+        if not known_valid:
+            self._found = self._compile(known_valid=False)
+
+    def _compile(self, *, known_valid: bool) -> CompiledSchema:
         # jsonschema takes 0.2 s to import, and a server whose tools have no output schema never needs it.
         from .compiled import CompiledSchema  # noqa: PLC0415
 
-        self._compiled = CompiledSchema(encoded)
+        encoded, self._encoded = self._encoded, None
+        assert encoded is not None
+        return CompiledSchema(encoded, known_valid=known_valid)
+
+    @property
+    def _compiled(self) -> CompiledSchema:
+        if (found := self._found) is None:
+            found = self._found = self._compile(known_valid=True)
+        return found
 
     @classmethod
     def compile(cls, schema: JsonObject | bool, path: str) -> Schema:
@@ -45,6 +63,8 @@ class Schema:
             ValueError: it is not a valid schema, has another dialect, exceeds a limit, or refers to something outside of it; or a
                 pattern needs backtracking. The message says what and, if possible, where.
         """
+        if isinstance(schema, ValidSchema):
+            return schema.schema
         try:
             return _compiled(_encoded(schema))
         except ValueError as error:
@@ -68,6 +88,37 @@ class Schema:
             CheckTooDear: it takes longer: the value is large, or costs more than `QUICK_STEPS`.
         """
         return self._compiled.quick_check(value, root)
+
+
+def check_keywords(schema: JsonObject, path: str) -> None:
+    """Raise `ValueError` unless the keywords of a schema are valid; its references may lead to nothing yet."""
+    from .compiled import check_keywords as check  # noqa: PLC0415
+
+    try:
+        check(schema)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+class ValidSchema(JsonObject):
+    """A schema whose parts were all checked before they were put together. It is compiled when the first value is checked.
+
+    Args:
+        pattern_weight: that of all patterns in it at most.
+
+    Raises:
+        ValueError: it is over a limit.
+
+    Attributes:
+        schema: what checks values.
+    """
+
+    def __init__(self, schema: JsonObject, pattern_weight: int) -> None:
+        super().__init__(schema)
+        encoded = _encoded(schema)
+        # There are no more schemas than objects. One that may be over a limit is looked at as a whole.
+        may_exceed = encoded.count(b"{") > MAX_SUBSCHEMAS or pattern_weight > MAX_PATTERN_WEIGHT
+        self.schema = _compiled(encoded) if may_exceed else Schema(encoded, known_valid=True)
 
 
 def _encoded(schema: JsonObject | bool) -> bytes:
