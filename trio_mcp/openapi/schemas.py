@@ -93,8 +93,8 @@ class SchemaReader:
         """Return a schema that was made of such parts, complete in itself.
 
         Raises:
-            UnsupportedOperation: it is no valid schema or nested too deep, which `what` names, or it needs a definition that cannot
-                be used.
+            UnsupportedOperation: it is not valid, or nested too deep, which `what` names; or a definition that it needs cannot be
+                used.
         """
         # Before the definitions are copied into it: each of them was checked, and may be in many schemas.
         check_part(schema, what)
