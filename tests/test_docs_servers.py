@@ -9,6 +9,7 @@ from talk import Talk, talk_to
 
 from trio_mcp import Client, Context, accept
 from trio_mcp.server.data.completion import MAX_VALUES
+from trio_mcp.testing import MockClient
 
 PAGE = Page("servers")
 BOUND = 20.0
@@ -46,6 +47,13 @@ async def test_the_main_program_prints_the_changes_and_the_prompt(
         "tools None",
         "user Recommend a funny book for my aunt.",
     ]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_plain_function_asks_and_reports(page: Names, era: str) -> None:
+    client = MockClient(elicits=["red"], era=era)
+    assert (await client.call(page["bind"], number="1")).text == "Emma becomes red."
+    assert [report.message for report in client.progress] == ["asking"]
 
 
 async def test_a_context_tells_how_far_it_is(page: Names) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ from pydantic import BaseModel
 from serving import ROOT
 from trio.testing import MockClock
 
-from trio_mcp import Client, Context, Disconnected, HttpOptions, PeerError, Server, ServiceOptions
+from trio_mcp import Client, Context, Disconnected, HttpOptions, PeerError, Server, ServiceOptions, SyncContext
 from trio_mcp.cli.program import main
 from trio_mcp.testing import MockClient, Never
 from trio_mcp_transports.http import asgi_app
@@ -161,8 +162,13 @@ async def returns_a_coroutine() -> object:
     return lamp()
 
 
-def logs_in_a_thread(ctx: Context) -> None:
-    ctx.info("x")  # type: ignore[unused-coroutine]
+def branches_in_a_thread(ctx: Context) -> None:
+    ctx.branches()
+
+
+def logs_in_a_pool(ctx: SyncContext) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(ctx.info, "x").result()
 
 
 async def returns_text() -> int:
@@ -197,7 +203,8 @@ CASES: list[Callable[..., object]] = [
     has_a_bad_form,
     forgets_await,
     returns_a_coroutine,
-    logs_in_a_thread,
+    branches_in_a_thread,
+    logs_in_a_pool,
     returns_text,
     returns_an_object,
     reports_twice,

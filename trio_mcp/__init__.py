@@ -94,6 +94,7 @@ if TYPE_CHECKING:
         SampleExchange as SampleExchange,
         SampleInvalid as SampleInvalid,
         Server as Server,
+        SyncContext as SyncContext,
         Titled as Titled,
         ToolLoopResult as ToolLoopResult,
         ToolResult as ToolResult,
@@ -139,8 +140,8 @@ else:
             "server": (
                 "Accepted Audio BreakToolLoop CallHandler CallMiddleware CallRequest CallResult ClientTools "
                 "Context Declined Dismissed Elicit ElicitExchange Elicited File Image Mirrored Provide "
-                "SampleExchange SampleInvalid Sampled Server Titled ToolLoopResult ToolResult ToolSearch "
-                "UrlAccepted"
+                "SampleExchange SampleInvalid Sampled Server SyncContext Titled ToolLoopResult ToolResult "
+                "ToolSearch UrlAccepted"
             ),
             # Not in `server`, where the package `tools` has the module.
             "server.tools.builder": "tool",

@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar, cast
 
 import trio
 
 from ..base.shared_limits import THREADS
-from ..errors import LimitExceeded
+from ..errors import Disconnected, LimitExceeded
 from .fair_limiter import FairLimiter
 from .quota import add_to
 
@@ -175,7 +176,7 @@ class ThreadShare:
 class Job:
     """One call of a function in a thread, and whether a task still waits for it."""
 
-    __slots__ = ("_fn", "_lock", "_on_return", "_pid", "_running", "_wanted", "caller", "scope")
+    __slots__ = ("_fn", "_lock", "_on_return", "_pid", "_running", "_scopes", "_wanted", "caller", "scope")
 
     def __init__(self, fn: Callable[[], object], on_return: Callable[[], None], caller: Hashable | None = None) -> None:
         self._fn = fn
@@ -187,6 +188,8 @@ class Job:
         self._pid = os.getpid()
         self._running = False
         self._wanted = True
+        self._scopes: tuple[trio.CancelScope, ...] = ()
+        """Of what the function waits for on the loop; nearly always one, or none."""
 
     def __call__(self) -> object:
         """Call the function; called in the thread."""
@@ -194,9 +197,11 @@ class Job:
             if not self._wanted:
                 return None
             self._running = True
+        _here.job = self
         try:
             return self._fn()
         finally:
+            _here.job = None
             # The function has forked, and the child returned from it: a copy of the process that has no loop to return to.
             if os.getpid() != self._pid:
                 os._exit(1)
@@ -210,7 +215,58 @@ class Job:
         """Note that the task no longer waits, with a value or without; return whether the function still runs."""
         with self._lock:
             self._wanted = False
-            return self._running
+            running = self._running
+        for scope in self._scopes:
+            scope.cancel()
+        return running
+
+    async def wait_on_loop(self, fn: Callable[[], Awaitable[T]]) -> T:
+        """Await `fn()` for the function, and cancel it when the task no longer waits for the function."""
+        with trio.CancelScope() as scope:
+            if not self._wanted:
+                scope.cancel()
+            self._scopes = (*self._scopes, scope)
+            try:
+                return await fn()
+            finally:
+                self._scopes = tuple(each for each in self._scopes if each is not scope)
+        raise Disconnected("the call was cancelled, and its function runs on in an abandoned thread")
+
+
+class Here(threading.local):
+    """What runs in this thread."""
+
+    job: Job | None = None
+
+
+_here = Here()
+
+
+def await_on_loop(fn: Callable[[], Awaitable[T]], name: str) -> T:
+    """Await `fn()` on the loop, from a thread that was started there, and return its value.
+
+    Args:
+        name: how the author has written the call, for the error.
+
+    Raises:
+        trio.Cancelled: the task that waits for this thread was cancelled, and `fn` with it.
+        RuntimeError: Trio has not started this thread, so that it belongs to no task.
+    """
+    try:
+        trio.from_thread.check_cancelled()
+    except RuntimeError:
+        raise RuntimeError(
+            f"{name} was called in a thread that Trio did not start: call it where the tool itself runs, such as in its loop "
+            "over the results of a pool, or start the thread with trio.to_thread.run_sync"
+        ) from None
+    job = _here.job
+    try:
+        # A thread of `ThreadLimiter` may be abandoned, and Trio then runs `fn` outside of every scope of the call.
+        return trio.from_thread.run(fn if job is None else partial(job.wait_on_loop, fn))
+    except Exception:
+        # What fails because of the cancel is the cancel.
+        trio.from_thread.check_cancelled()
+        raise
 
 
 def total_statistics(limiters: Iterable[ThreadLimiter]) -> ThreadStatistics:

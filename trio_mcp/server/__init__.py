@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         ToolOutput as ToolOutput,
     )
     from .server import Lifespan as Lifespan, Server as Server
+    from .sync_context import SyncContext as SyncContext
     from .tool_options import ToolKeywords as ToolKeywords
     from .tools.builder import ToolBuilder as ToolBuilder, ToolLimits as ToolLimits
     from .tools.search import ToolSearch as ToolSearch
@@ -111,6 +112,7 @@ else:
                 "ToolLoopResult ToolOutput"
             ),
             "server": "Lifespan Server",
+            "sync_context": "SyncContext",
             "tool_options": "ToolKeywords",
             "tools": "",
             "tools.builder": "ToolBuilder ToolLimits",

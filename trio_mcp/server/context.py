@@ -17,7 +17,7 @@ from ..types import RequestParams
 from .branching import NO_OPTIONS, BranchOptions, Messages, check_branch_options, freeze_messages
 from .options import ask_timeout, ask_within, check_branch
 from .sampling import ToolLooper
-from .unawaited import must_be_awaited
+from .unawaited import must_be_awaited, waits_in_threads
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -27,11 +27,21 @@ S = TypeVar("S")
 StateT_co = TypeVar("StateT_co", default=object, covariant=True)
 
 
+# How some methods work in the thread of a plain function.
+
+NO_BRANCHES = "branches run on Trio, beside their body: make it an `async def`, or start threads and wait for them"
+
+
+async def no_branches(*_args: object, **_options: object) -> Never:
+    raise RuntimeError(NO_BRANCHES)
+
+
 class Context(ToolLooper, Generic[StateT_co]):
     """The running call: asks the user and the model, reports, and starts branches. A function gets it by declaring a parameter.
 
     It can be used until the call ends, in any task of the call. Each branch gets a separate context, with separate messages.
-    `Context[Database]` says what type `state` has.
+    `Context[Database]` says what type `state` has. In the thread of a plain function its methods wait, without `await`, and
+    return their values; see `SyncContext`.
     """
 
     __slots__ = ()
@@ -51,6 +61,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         """
         return server.elicit.elicitation.Elicitation(self._call, self._lane, self._terms)
 
+    @waits_in_threads("ctx.elicit_url")
     def elicit_url(
         self,
         message: str,
@@ -99,6 +110,13 @@ class Context(ToolLooper, Generic[StateT_co]):
 
     # running
 
+    async def _step_in_thread(
+        self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object, idempotent: bool = False
+    ) -> T:
+        """Run a step for a plain function: the event loop must not wait for `fn`, if that is one too."""
+        run_step = server.values.step_results.run_step
+        return await run_step(self._call, self._lane, name, fn, args, idempotent=idempotent, in_thread=True)
+
     # Two signatures, since mypy finds no T for an async function in a union.
     @overload
     async def step(self, name: str, fn: Callable[..., Awaitable[T]], *args: object, idempotent: bool = False) -> T: ...
@@ -106,7 +124,7 @@ class Context(ToolLooper, Generic[StateT_co]):
     @overload
     async def step(self, name: str, fn: Callable[..., T], *args: object, idempotent: bool = False) -> T: ...
 
-    @must_be_awaited("ctx.step")
+    @must_be_awaited("ctx.step", in_thread=_step_in_thread)
     async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object, idempotent: bool = False) -> T:
         """Run `fn(*args)`, record its result, and return it; a replay of the call returns the recorded result instead.
 
@@ -164,7 +182,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         """
         return await server.nested.get_prompt(self._call, self._lane, self._terms, name, arguments)
 
-    @must_be_awaited("ctx.branch")
+    @must_be_awaited("ctx.branch", in_thread=no_branches)
     async def branch(self, fn: BranchBody[StateT_co, T], **options: Unpack[BranchOptions]) -> T:
         """Run `fn(child)`, with a new context, as a branch and return its value; an exception propagates unchanged.
 
@@ -184,6 +202,8 @@ class Context(ToolLooper, Generic[StateT_co]):
 
         The first failure cancels the others, and is raised in an `ExceptionGroup`. `start` takes the options of `branch`.
         """
+        if not trio.lowlevel.in_trio_task():
+            raise RuntimeError(NO_BRANCHES)
         return BranchGroup(self)
 
     @overload
@@ -194,7 +214,7 @@ class Context(ToolLooper, Generic[StateT_co]):
     ) -> tuple[A, B, C]: ...
     @overload
     async def branch_all(self, *fns: BranchBody[StateT_co, T]) -> tuple[T, ...]: ...
-    @must_be_awaited("ctx.branch_all")
+    @must_be_awaited("ctx.branch_all", in_thread=no_branches)
     async def branch_all(self, *fns: BranchBody[StateT_co, object]) -> tuple[object, ...]:
         """Run each `fn(child)` as a branch, concurrently, and return their values in order.
 
@@ -212,7 +232,7 @@ class Context(ToolLooper, Generic[StateT_co]):
     ) -> A | B | C: ...
     @overload
     async def branch_race(self, *fns: BranchBody[StateT_co, T]) -> T: ...
-    @must_be_awaited("ctx.branch_race")
+    @must_be_awaited("ctx.branch_race", in_thread=no_branches)
     async def branch_race(self, *fns: BranchBody[StateT_co, object]) -> object:
         """Run each `fn(child)` as a branch, concurrently, until the first of them ends, and return its value.
 
@@ -234,7 +254,8 @@ class Context(ToolLooper, Generic[StateT_co]):
     @property
     def deadline(self) -> float:
         """When the call will be cancelled, on Trio's clock (seconds); infinity without a timeout."""
-        return min(self._call.actor.deadline, trio.current_effective_deadline())
+        scoped = trio.current_effective_deadline() if trio.lowlevel.in_trio_task() else math.inf
+        return min(self._call.actor.deadline, scoped)
 
     @property
     def cancel_reason(self) -> CancelReason | None:

@@ -7,7 +7,7 @@ that is dropped does nothing: after `ctx.elicit.strict("Delete?")`, the body wou
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
-from functools import wraps
+from functools import partial, wraps
 from types import CoroutineType, TracebackType
 from typing import Protocol, TypeVar, cast
 
@@ -17,6 +17,7 @@ from .. import server
 from ..base.checks import check_choice, check_seconds, check_str
 from ..base.unawaited import Unawaited
 from ..runtime import Lane
+from ..runtime.threads import await_on_loop
 from ..session import Call, Caller, RequestFacts
 from ..types import LOGGING_LEVELS, JsonValue, LoggingLevel
 
@@ -24,7 +25,7 @@ from ..types import LOGGING_LEVELS, JsonValue, LoggingLevel
 #
 #   event                                  in the lane    then
 #   the method is called                   yes
-#   the method is called in a thread       no             `RuntimeError`, where it was called
+#   the method is called in a thread       no             nothing: it returns the value itself (`await_on_loop`)
 #   `await`, or the first `send`           no
 #   `close()`, by the author               no
 #   its value is used                      no             `TypeError`, where it was used
@@ -43,16 +44,11 @@ class UnawaitedAnswer(Unawaited[T_co]):
         name: how the author has written the call, such as "ctx.elicit".
         lane: the body or branch that has to await it.
 
-    Raises:
-        RuntimeError: this is a thread, where nothing can await it.
     """
 
     __slots__ = ("_lane",)
 
     def __init__(self, coroutine: Coroutine[object, object, T_co], name: str, lane: Lane) -> None:
-        if not trio.lowlevel.in_trio_task():
-            coroutine.close()
-            raise not_on_trio(name)
         self._coroutine: CoroutineType[object, object, T_co] = coroutine  # type: ignore[assignment]
         self._coroutine.__qualname__ = name
         self._lane: Lane | None = lane
@@ -90,11 +86,6 @@ class UnawaitedAnswer(Unawaited[T_co]):
         super().close()
 
 
-def not_on_trio(name: str) -> RuntimeError:
-    """Return the error of a method that was called in a thread, as by a plain function."""
-    return RuntimeError(f"{name} runs on Trio: in a plain function write `trio.from_thread.run({name}, ...)`")
-
-
 class InLane(Protocol):
     """A context, as far as its answers are concerned."""
 
@@ -102,21 +93,44 @@ class InLane(Protocol):
     def _lane(self) -> Lane: ...
 
 
-def must_be_awaited(name: str) -> Callable[[F], F]:
-    """Return a decorator of an async method; what the method returns is an `UnawaitedAnswer` with this name."""
+def must_be_awaited(
+    name: str, in_thread: Callable[..., Coroutine[object, object, object]] | None = None
+) -> Callable[[F], F]:
+    """Return a decorator of an async method; what the method returns is an `UnawaitedAnswer` with this name.
+
+    In the thread of a plain function the method waits, and returns its value.
+
+    Args:
+        in_thread: what runs there in place of the method.
+    """
 
     def decorate(method: F) -> F:
         @wraps(method)
-        def call(ctx: InLane, *args: object, **options: object) -> UnawaitedAnswer[object]:
-            # Before the arguments are looked at: they may be as `from_thread.run` takes them.
+        def call(ctx: InLane, *args: object, **options: object) -> object:
             if not trio.lowlevel.in_trio_task():
-                raise not_on_trio(name)
+                return await_on_loop(partial(in_thread or awaited, ctx, *args, **options), name)
             try:
                 coroutine = method(ctx, *args, **options)
             except TypeError:
                 # Its body has not run: the arguments are wrong. Python names the class that has the method.
                 raise server.other_names.wrong_arguments(name, method, args, options) from None
             return UnawaitedAnswer(coroutine, name, ctx._lane)  # noqa: SLF001  a method of this object
+
+        awaited = cast("F", call)
+        return awaited
+
+    return decorate
+
+
+def waits_in_threads(name: str) -> Callable[[F], F]:
+    """Return a decorator of a method that returns an `UnawaitedAnswer`: in the thread of a plain function it waits for it."""
+
+    def decorate(method: F) -> F:
+        @wraps(method)
+        def call(*args: object, **options: object) -> object:
+            if trio.lowlevel.in_trio_task():
+                return method(*args, **options)
+            return await_on_loop(partial(method, *args, **options), name)
 
         return cast("F", call)
 

@@ -17,7 +17,7 @@ from ...session import Call, Question
 from ...types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue
 from ..branching import BranchTerms
 from ..options import AskTimeout
-from ..unawaited import UnawaitedAnswer
+from ..unawaited import UnawaitedAnswer, waits_in_threads
 from .elicits import Elicit, question_meta
 from .exchanges import UNNAMED, Accepted, Declined, Dismissed, Elicited, ElicitExchange, KeyedElicited
 from .forms import Form, Titled, form_of
@@ -85,6 +85,7 @@ class Elicitation:
     async def __call__(
         self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf
     ) -> Elicited[JsonValue]: ...
+    @waits_in_threads("ctx.elicit")
     def __call__(
         self,
         message: str,
@@ -132,6 +133,7 @@ class Elicitation:
     async def strict(self, message: str, schema: None = None, *, reask: int = 2, timeout: float = math.inf) -> None: ...
     @overload
     async def strict(self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf) -> JsonValue: ...
+    @waits_in_threads("ctx.elicit.strict")
     def strict(
         self,
         message: str,
@@ -207,6 +209,7 @@ class Elicitation:
         on_decline: OnDecline = "retry",
         timeout: float = math.inf,
     ) -> Elicited[JsonValue]: ...
+    @waits_in_threads("ctx.elicit.with_retry")
     def with_retry(
         self,
         message: str,

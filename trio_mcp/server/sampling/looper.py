@@ -13,7 +13,7 @@ from ...runtime import Lane, run_child
 from ...runtime.branch import with_timeout
 from .. import sampling
 from ..branching import freeze_messages
-from ..unawaited import UnawaitedAnswer
+from ..unawaited import UnawaitedAnswer, waits_in_threads
 from .sampler import Sampler
 
 MAX_ITERATIONS: Final = 10
@@ -25,6 +25,7 @@ class ToolLooper(Sampler):
 
     __slots__ = ()
 
+    @waits_in_threads("ctx.run_tool_loop")
     def run_tool_loop(
         self,
         prompt: sampling.Prompt | Sequence[types.SamplingMessage] | None,

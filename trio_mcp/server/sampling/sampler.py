@@ -14,7 +14,7 @@ from ...session import Call
 from .. import sampling
 from ..branching import BODY, BranchTerms, Messages, freeze_messages
 from ..options import ask_timeout
-from ..unawaited import Reporter, UnawaitedAnswer
+from ..unawaited import Reporter, UnawaitedAnswer, waits_in_threads
 from ..values.schema_checks import DearCheck
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Sampler(Reporter):
         retries: int = RETRIES,
         **options: Unpack[sampling.SampleOptions],
     ) -> sampling.Sampled[object]: ...
+    @waits_in_threads("ctx.sample")
     def sample(
         self,
         prompt: sampling.Prompt | None = None,
@@ -162,6 +163,7 @@ class Sampler(Reporter):
         retries: int = RETRIES,
         **options: Unpack[sampling.SampleOptions],
     ) -> sampling.Sampled[object]: ...
+    @waits_in_threads("ctx.sample_schema")
     def sample_schema(
         self,
         prompt: sampling.Prompt | None,
@@ -179,6 +181,7 @@ class Sampler(Reporter):
             options,
         )
 
+    @waits_in_threads("ctx.sample_tools")
     def sample_tools(
         self,
         prompt: sampling.Prompt | None,

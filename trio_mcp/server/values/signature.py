@@ -27,7 +27,7 @@ from ...protocol.schema.json_schema import Schema
 from ...types import JsonObject
 from ...types.base import fail_fast_schema, validator_of
 from ..unawaited import Reporter
-from .callables import bound_names, callable_name, type_hints
+from .callables import bound_names, callable_name, is_async, type_hints
 from .meant_arguments import meant_arguments
 from .provide import provide_of
 from .schema_checks import MAX_PROBLEMS, checked, error_summary
@@ -107,6 +107,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
                 raise TypeError(
                     f"{where}: {context!r} and {name!r} are both annotated `Context`: a call has one, so keep one"
                 )
+            check_context(function, name, annotation)
             context = name
             continue
         if any(map(is_context, get_args(annotation))):
@@ -333,6 +334,14 @@ def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arg
         return checked(compiled, arguments, bound)
 
     return Arguments(schema, context, returns, bind)
+
+
+def check_context(function: Callable[..., object], name: str, annotation: object) -> None:
+    """Raise `TypeError` if an async function takes the context of a plain one: type checkers would miss each `await`."""
+    if is_async(function) and getattr(get_origin(annotation) or annotation, "waits", False):
+        raise TypeError(
+            f"{callable_name(function)}: an async function awaits the methods of its context: write `{name}: Context`"
+        )
 
 
 def is_context(annotation: object) -> bool:

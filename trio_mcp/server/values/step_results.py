@@ -16,6 +16,7 @@ from ...protocol.strict_json import dumps
 from ...runtime import Lane
 from ...session import Call
 from ...types import JsonValue
+from .callables import is_async
 
 T = TypeVar("T")
 
@@ -28,8 +29,13 @@ async def run_step(
     args: tuple[object, ...],
     *,
     idempotent: bool,
+    in_thread: bool = False,
 ) -> T:
-    """Run a step, or return its recorded result; see `Context.step`."""
+    """Run a step, or return its recorded result; see `Context.step`.
+
+    Args:
+        in_thread: run a plain `fn` in a thread.
+    """
     key, memory = lane.use_name(name), call.memory
     recorded = None if memory is None else memory.recall_step(key)
     if recorded is not None:
@@ -39,7 +45,11 @@ async def run_step(
     try:
         if memory is not None:
             await memory.begin_step(key, may_run_twice=idempotent)
-        value = fn(*args)
+        if in_thread and not is_async(fn):
+            # In a tuple, because Trio refuses a coroutine as the value of a thread.
+            (value,) = await trio.to_thread.run_sync(lambda: (fn(*args),))
+        else:
+            value = fn(*args)
         result = cast("T", await value if isinstance(value, Awaitable) else value)
         if memory is not None:
             memory.record_step(key, step_result(fn).to_json(f"the step {name!r}", result))
