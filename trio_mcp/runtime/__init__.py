@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..base import late
 
 if TYPE_CHECKING:
+    from . import stacks as stacks
     from .actor import (
         CALL_OVER_MESSAGE as CALL_OVER_MESSAGE,
         FINISHED_STATES as FINISHED_STATES,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         process_budget as process_budget,
     )
     from .outbox import Outbox as Outbox
+    from .stacks import CodeLine as CodeLine
     from .supervisor import Supervisor as Supervisor, open_supervisor as open_supervisor
     from .threads import (
         ThreadLimiter as ThreadLimiter,
@@ -68,6 +70,7 @@ else:
             "mailbox": "Mailbox Slot",
             "memory_budget": "Account MemoryBudget MemoryStatistics process_budget",
             "outbox": "Outbox",
+            "stacks": "CodeLine",
             "supervisor": "Supervisor open_supervisor",
             "threads": "ThreadLimiter ThreadStatistics total_statistics",
             "tree": "ActorSnapshot LaneSnapshot LaneState snapshot_of",

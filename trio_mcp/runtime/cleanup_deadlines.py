@@ -22,23 +22,15 @@ each call, and nearly every call ends long before.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import count, islice
-from traceback import StackSummary
-from types import AsyncGeneratorType, CoroutineType, FrameType
-from typing import Final, NamedTuple
+from itertools import count
+from typing import NamedTuple
 
 import trio
 
 from .actor import Actor
-
-MAX_STACKS = 8
-"""Tasks of a stuck actor whose stacks are shown."""
-AWAITING: Final = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
-"""The attributes of a coroutine or generator with its frame, and with what it awaits."""
 
 TURNS = 10
 """Turns of the event loop that the clean-up of an actor has at least, however long they take."""
@@ -164,37 +156,3 @@ class CleanupDeadlines:
 
     def __len__(self) -> int:
         return len(self._current)
-
-
-def stacks(task: trio.lowlevel.Task) -> str:
-    """Return where a task and those in its nurseries wait, formatted like tracebacks."""
-    return "".join(f"task {each.name}:\n{stack(each)}" for each in islice(descendant_tasks(task), MAX_STACKS))
-
-
-def stack(task: trio.lowlevel.Task) -> str:
-    return "".join(StackSummary.extract(await_frames(task.coro)).format())
-
-
-def await_frames(waiting: object) -> Iterator[tuple[FrameType, int]]:
-    """Yield the frames of a coroutine and of what it awaits, from the outside in, with their line numbers."""
-    # `Task.iter_await_frames` stops at an object that has an `__await__`, and what it runs may be the author's code.
-    while waiting is not None:
-        for frame_name, next_name in AWAITING:
-            if hasattr(waiting, frame_name):
-                frame: FrameType | None = getattr(waiting, frame_name)
-                if frame is not None:
-                    yield frame, frame.f_lineno
-                waiting = getattr(waiting, next_name)
-                break
-        else:
-            # Python's own wrappers show what they run to the garbage collector only.
-            inner = (each for each in gc.get_referents(waiting) if isinstance(each, CoroutineType | AsyncGeneratorType))
-            waiting = next(inner, None)
-
-
-def descendant_tasks(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
-    """Yield a task, and all tasks in its nurseries and in theirs."""
-    yield task
-    for nursery in task.child_nurseries:
-        for child in nursery.child_tasks:
-            yield from descendant_tasks(child)

@@ -15,13 +15,14 @@ from dataclasses import replace
 
 import trio
 
+from .. import runtime
 from ..base.groups import split_group
 from ..base.logs import OwnText, peer_logger
 from ..base.shared_limits import PARKED_CALLS, RUNNING_CALLS
 from ..base.values import make_tuple
 from ..errors import LimitExceeded
 from .actor import DONE, RUNNING, Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
-from .cleanup_deadlines import CleanupDeadlines, stacks
+from .cleanup_deadlines import CleanupDeadlines
 from .journal import Journal
 from .limits import Limits, SupervisorStatistics
 from .memory_budget import Account
@@ -356,12 +357,13 @@ class Supervisor:
         """Report an actor as cancelled although it has not ended: its grace period is over."""
         reason = actor.reason
         assert reason is not None, "only a cancelled actor has to end"
-        where = "" if actor.task is None else stacks(actor.task)
+        line = None if actor.task is None else runtime.stacks.code_line(actor.task)
         logger.error(
-            "%s is stuck: it was cancelled (%s) and has not ended within its grace period; its caller got an error\n%s",
+            "%s is stuck: it was cancelled (%s) and has not ended within its grace period; its caller got an error. It is %s\n%s",
             actor.name,
             reason,
-            OwnText(where),
+            "nowhere in its own code" if line is None else f"at {line}",
+            OwnText("" if actor.task is None else runtime.stacks.stacks(actor.task)),
         )
         self._unpark(actor)
         # Kept, because `reason` is derived from the deadline of its state, and the state changes now.

@@ -19,6 +19,7 @@ from itertools import islice
 import trio
 
 from .actor import Actor, ActorState, CancelReason, Lane
+from .stacks import CodeLine, code_line
 
 
 class LaneState(StrEnum):
@@ -38,6 +39,7 @@ class LaneSnapshot:
         name: of the function that it runs; empty if it is not known.
         questions: the keys of the questions whose answers it waits for.
         branches: those that it has started and that run, oldest first.
+        at: where it is, if it runs; None if that is not known.
     """
 
     path: str
@@ -45,6 +47,7 @@ class LaneSnapshot:
     state: LaneState
     questions: tuple[str, ...]
     branches: tuple[LaneSnapshot, ...]
+    at: CodeLine | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,12 @@ def snapshot_of(actor: Actor, limit: int) -> ActorSnapshot:
     for lane in shown:
         children.setdefault(parent_of(lane, lanes), []).append(lane)
     questions = questions_of(actor, lanes)
+    tasks = {actor.task, *lanes.values()}
     states = {lane: state_of(actor, lane, is_asking=lane in questions) for lane in (None, *lanes)}
+
+    def line_of(lane: Lane | None) -> CodeLine | None:
+        task = actor.task if lane is None else lanes[lane]
+        return None if task is None or states[lane] is not LaneState.RUNNING else code_line(task, tasks)
 
     def snapshot(lane: Lane | None) -> LaneSnapshot:
         return LaneSnapshot(
@@ -98,6 +106,7 @@ def snapshot_of(actor: Actor, limit: int) -> ActorSnapshot:
             state=states[lane],
             questions=tuple(questions.get(lane, ())),
             branches=tuple(map(snapshot, children.get(lane, ()))),
+            at=line_of(lane),
         )
 
     counts = Counter(states.values())

@@ -118,6 +118,7 @@ def call_tree(call: Call, snapshot: ActorSnapshot) -> CallTree:
         queued=queued,
         branches=tuple(branch_tree(call, branch) for branch in snapshot.body.branches),
         more_branches=snapshot.more_branches,
+        at=snapshot.body.at,
     )
 
 
@@ -138,12 +139,13 @@ def orphan_tree(actor: Actor, snapshot: ActorSnapshot) -> CallTree:
         0,
         branches,
         snapshot.more_branches,
+        snapshot.body.at,
     )
 
 
 def branch_tree(call: Call | None, lane: LaneSnapshot) -> BranchTree:
     below = tuple(branch_tree(call, branch) for branch in lane.branches)
-    return BranchTree(lane.path, shown(lane.name), lane.state.value, awaited(call, lane), below)
+    return BranchTree(lane.path, shown(lane.name), lane.state.value, awaited(call, lane), below, lane.at)
 
 
 def state_of(snapshot: ActorSnapshot, queued: int) -> CallState:

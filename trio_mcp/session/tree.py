@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias, cast
 
 from ..protocol.jsonrpc import RequestId
-from ..runtime import CancelReason
+from ..runtime import CancelReason, CodeLine
 from ..types import JsonObject, JsonValue
 
 
@@ -58,6 +58,7 @@ class BranchTree:
         name: of the function that it runs, or of the tool that a model calls; empty until it first runs.
         state: "running"; "waiting" for answers; or "joining", which is waiting for its own branches.
         awaits: the answers that it waits for.
+        at: the line of its code, while it is "running".
     """
 
     path: str
@@ -65,6 +66,7 @@ class BranchTree:
     state: str
     awaits: tuple[AwaitedAnswers, ...]
     branches: tuple[BranchTree, ...]
+    at: CodeLine | None = None
 
     def __str__(self) -> str:
         return "\n".join(lines_of(branch_node(self)))
@@ -86,6 +88,7 @@ class CallTree:
         queued: questions that are not sent yet, because the user is asked one after the other.
         branches: those that run, oldest first.
         more_branches: how many of them are not shown.
+        at: the line of its code, unless its body waits for answers or for branches.
     """
 
     number: int
@@ -100,6 +103,7 @@ class CallTree:
     queued: int
     branches: tuple[BranchTree, ...]
     more_branches: int
+    at: CodeLine | None = None
 
     def __str__(self) -> str:
         return "\n".join(lines_of(call_node(self)))
@@ -221,6 +225,8 @@ def call_node(call: CallTree) -> Node:
     parts.append(f"{call.age:.1f} s")
     state = call.state.value if call.reason is None else f"{call.state.value} ({call.reason.value})"
     awaits = awaits_text(call.awaits)
+    if call.at is not None:
+        state += f" at {call.at}"
     doing = [*awaits] if awaits and call.state is CallState.WAITING else [state, *awaits]
     if call.queued:
         doing.append(f"{counted(call.queued, 'question')} in the queue")
@@ -230,6 +236,8 @@ def call_node(call: CallTree) -> Node:
 
 def branch_node(branch: BranchTree) -> Node:
     state = {"joining": "waits for its branches", "waiting": ""}.get(branch.state, branch.state)
+    if branch.at is not None:
+        state += f" at {branch.at}"
     doing = ", ".join(filter(None, (state, *awaits_text(branch.awaits))))
     name = f" {branch.name}" if branch.name else ""
     return f"branch {branch.path}{name}: {doing}", [branch_node(below) for below in branch.branches]
