@@ -24,6 +24,19 @@ def test_a_method_that_another_library_has_is_answered_with_ours(name: str) -> N
     assert unnamed(str(caught.value), "Server", name, other_names.OF_SERVER[name]) == []
 
 
+@pytest.mark.parametrize("name", ["from_openapi", "from_fastapi", "as_proxy"])
+def test_a_method_of_the_class_that_another_library_has_is_answered_with_ours(name: str) -> None:
+    server: Any = Server
+    with pytest.raises(AttributeError) as caught:
+        getattr(server, name)
+    assert unnamed(str(caught.value), "Server", name, other_names.OF_SERVER[name]) == []
+
+
+@pytest.mark.parametrize(("owner", "name"), [("Server", "completion"), ("Context", "request_id")])
+def test_these_names_have_an_answer_too(owner: str, name: str) -> None:
+    assert name in {"Server": other_names.OF_SERVER, "Context": other_names.OF_CONTEXT}[owner]
+
+
 async def test_an_attribute_of_the_context_is_answered_in_the_error_of_the_call() -> None:
     async with make_context() as made:
         ctx: Any = made

@@ -64,7 +64,16 @@ NO_ASGI_APP = (
 )
 
 
-class Server(Composition):
+class AnsweredType(type):
+    """The type of `Server`: what other libraries have as methods of the class is answered too, such as `from_openapi`."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Never:
+            raise server.other_names.missing(cls.__name__, name, server.other_names.OF_SERVER)
+
+
+class Server(Composition, metaclass=AnsweredType):
     """An MCP server: register its tools, resources and prompts with decorators, then `run` or `serve` it.
 
         server = Server("weather", version="1.0")
