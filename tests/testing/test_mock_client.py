@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -520,6 +521,75 @@ async def test_a_function_that_no_question_called_fails_by_name(era: str) -> Non
     with MockClient(elicits=lambda asked: True, era=era) as client:
         await client.call(ask_twice)
         await client.call(ask_nothing)
+
+
+# over one connection
+
+
+def counted(entered: list[str]) -> Server:
+    """A server whose lifespan counts its entries, with a tool that asks and one that does not."""
+
+    @asynccontextmanager
+    async def lifespan(_server: Server) -> AsyncIterator[list[str]]:
+        entered.append("in")
+        yield []
+        entered.append("out")
+
+    server = Server("counted", lifespan=lifespan)
+
+    @server.tool
+    async def add(item: str, ctx: Context[list[str]]) -> list[str]:
+        if await ctx.elicit.strict(f"Add {item}?", bool):
+            ctx.state.append(item)
+        return ctx.state
+
+    return server
+
+
+async def test_a_client_keeps_one_connection_and_one_script_in_an_async_block(era: str) -> None:
+    entered: list[str] = []
+    server = counted(entered)
+    async with MockClient(elicits=[True, False, True], era=era) as client:
+        assert (await client.call((server, "add"), item="a")).data == ["a"]
+        assert (await client.call((server, "add"), item="b")).data == ["a"]
+        assert (await client.call((server, "add"), item="c")).data == ["a", "c"]
+        assert [question.leg for question in client.questions] == [1, 1, 1]
+        assert entered == ["in"]
+    assert entered == ["in", "out"]
+
+
+async def test_calls_of_one_connection_may_run_together(era: str) -> None:
+    server = counted([])
+    async with MockClient(elicits=lambda _asked: True, era=era) as client:
+        async with trio.open_nursery() as nursery:
+            for item in "ab":
+                nursery.start_soon(partial(client.call, (server, "add"), item=item))
+        assert sorted((await client.call((server, "add"), item="c")).data) == ["a", "b", "c"]  # type: ignore[type-var, arg-type]
+
+
+async def test_a_script_that_does_not_fit_fails_in_an_async_block_as_elsewhere(era: str) -> None:
+    entered: list[str] = []
+    server = counted(entered)
+    with pytest.raises(AssertionError, match="Add b"):  # noqa: PT012  the block is the client's
+        async with MockClient(elicits=[True], era=era) as client:
+            await client.call((server, "add"), item="a")
+            await client.call((server, "add"), item="b")
+    assert entered == ["in", "out"]
+    with pytest.raises(AssertionError, match="answer 2 of elicits"):
+        async with MockClient(elicits=[True, True], era=era) as client:
+            await client.call((server, "add"), item="a")
+    with pytest.raises(KeyError):  # noqa: PT012  the same
+        async with MockClient(elicits=[True, True], era=era) as client:
+            await client.call((server, "add"), item="a")
+            raise KeyError
+
+
+async def test_a_connection_that_the_script_lost_stays_lost(era: str) -> None:
+    server = counted([])
+    async with MockClient(elicits=[Disconnect()], era=era) as client:
+        for _ in range(2):
+            with pytest.raises(Disconnected):
+                await client.call((server, "add"), item="a")
 
 
 def test_a_misspelt_option_is_named_with_the_nearest() -> None:

@@ -45,6 +45,7 @@ from ...types import (
     SamplingCapability,
 )
 from .actions import may_be_second_worker
+from .connections import Connection, Connections
 from .handlers import Attempt, ScriptedHandlers
 from .held_call import HeldCall
 from .questions import Kind, Question
@@ -89,7 +90,8 @@ class MockClient:
     - `Delay`, `Never`, `Disconnect` or `SecondWorker`.
 
     A `call` that asks more than the script answers, or less, raises `AssertionError`. To use one script for several calls, make
-    them in a `with` block: then the script must be used up at its end.
+    them in a `with` block: then the script must be used up at its end. In an `async with` block the calls of a server share one
+    connection as well, and the server enters its lifespan once.
 
     Args:
         elicits, urls, samples: the scripts for forms, for pages to open, and for sampling requests.
@@ -137,6 +139,7 @@ class MockClient:
         self._capabilities = ALL_CAPABILITIES if capabilities is None else capabilities
         self._principal = principal
         self._in_block = False
+        self._connections: Connections | None = None
         self.questions: list[Question] = []
         self.progress: list[ProgressNotificationParams] = []
         self.logs: list[LoggingMessageNotificationParams] = []
@@ -162,18 +165,28 @@ class MockClient:
             raise TypeError(f"arguments of a tool go by keyword: call(tool, name=value), not {positional[0]!r:.80}")
         server, name = find_tool(target)
         sent = {key: to_json(key, value) for key, value in arguments.items()}
-        attempt = self._attempt(server)
-        result = None
-        async with self._connect(attempt) as client:
-            with attempt.scope:
-                result = await client.call_tool(name, sent, on_progress=self._note_progress)
-        if attempt.failure is not None:
-            raise attempt.failure
-        assert result is not None, "only a failure cancels the scope"
+        if self._connections is not None:
+            connection = await self._connections.to(server)
+            result = await self._call_over(connection, name, sent)
+        else:
+            async with self._connection(server) as connection:
+                result = await self._call_over(connection, name, sent)
+        if connection.attempt.failure is not None:
+            raise connection.attempt.failure
+        assert result is not None, "only a failure cancels the call"
         self.result = result
         if not self._in_block:
             self.check_used_up()
         return result
+
+    async def _call_over(self, connection: Connection, name: str, sent: dict[str, JsonValue]) -> CallToolResult | None:
+        """Call a tool over a connection, and return its result; None if the script did not fit, now or before."""
+        client, attempt = connection
+        attempt.workers.legs = 0
+        if attempt.failure is None:
+            with attempt.until_failure():
+                return await client.call_tool(name, sent, on_progress=self._note_progress)
+        return None
 
     @overload
     def context(
@@ -223,7 +236,7 @@ class MockClient:
         """Make the call whose context is used, and end the block if the call ends first."""
         try:
             async with self._connect(attempt) as client:
-                with attempt.scope:
+                with attempt.until_failure():
                     result = await client.call_tool(held.name, on_progress=self._note_progress)
                     if result.is_error:
                         attempt.failure = AssertionError(f"the call of the context ended: {result.text}")
@@ -260,6 +273,20 @@ class MockClient:
         finally:
             self._in_block = False
 
+    async def __aenter__(self) -> Self:
+        self._connections = await Connections(self._connection).__aenter__()
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        connections, self._connections = self._connections, None
+        assert connections is not None
+        try:
+            await connections.__aexit__(kind, error, traceback)
+        finally:
+            self.__exit__(kind, error, traceback)
+
     def _note_progress(self, report: ProgressNotificationParams) -> None:
         # No tool has made a heartbeat, and a test that lasts for hours of virtual time has hundreds of them.
         if not report.is_heartbeat:
@@ -271,6 +298,13 @@ class MockClient:
         may_move = any(script.has(may_be_second_worker) for script in self._scripts.values())
         workers = Workers(server, self._principal, shares_keys=may_move)
         return Attempt(workers, self._scripts, self._roots, self.questions, is_modern)
+
+    @asynccontextmanager
+    async def _connection(self, server: Server) -> AsyncGenerator[Connection]:
+        """Connect to a server."""
+        attempt = self._attempt(server)
+        async with self._connect(attempt) as client:
+            yield Connection(client, attempt)
 
     def _connect(self, attempt: Attempt) -> Client:
         options = ClientOptions(

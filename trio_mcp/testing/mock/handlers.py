@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -31,11 +32,10 @@ from .workers import Workers
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One call of a mock client: where its questions go to, and what ended it.
+    """One connection of a mock client, for one call or for several: where the questions go to, and what ended it.
 
     Attributes:
         questions: the record of the mock client, which the call adds to.
-        scope: cancelled when the script does not fit.
         failure: why the test fails; None if it does not.
     """
 
@@ -44,8 +44,18 @@ class Attempt:
     roots: list[Root] | None
     questions: list[Question]
     is_modern: bool
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     failure: BaseException | None = None
+    _scopes: set[trio.CancelScope] = field(default_factory=set[trio.CancelScope])
+
+    @contextmanager
+    def until_failure(self) -> Generator[None]:
+        """Cancel the block when the script does not fit."""
+        with trio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._scopes.discard(scope)
 
     def answer(self, kind: Kind, key: str | None, params: Model) -> Awaitable[Model]:
         """Take the next answer for a question and return what gives it. Answers are taken in the order of the calls."""
@@ -67,7 +77,8 @@ class Attempt:
         # Not raised here: a legacy tool would get it as an error of its client, and might catch it.
         if self.failure is None:
             self.failure = error
-        self.scope.cancel()
+        for scope in self._scopes:
+            scope.cancel()
         return await trio.sleep_forever()
 
     async def _do(self, step: Step, question: Question, key: str | None) -> Model:
