@@ -31,7 +31,10 @@ def schema(number: int) -> Json:
         "state": {"type": "string", "enum": ["open", "closed"]},
         "labels": {"type": "array", "items": {"type": "string"}},
         "score": {"type": "number", "minimum": 0},
-        **{f"field_{each}": {"type": "string", "nullable": True, "description": f"Field {each} of {number}."} for each in range(8)},
+        **{
+            f"field_{each}": {"type": "string", "nullable": True, "description": f"Field {each} of {number}."}
+            for each in range(8)
+        },
     }
     if number % CHAIN != CHAIN - 1:
         properties |= {name: {"$ref": f"#/components/schemas/S{number + 1}"} for name in ("first", "second")}
