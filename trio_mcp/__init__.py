@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .client.group.member import ServerState as ServerState, ServerStatus as ServerStatus
     from .client.group.servers import GroupServer as GroupServer
     from .errors import (
+        AuthorizationError as AuthorizationError,
         BranchElicitNotAllowed as BranchElicitNotAllowed,
         BranchLimit as BranchLimit,
         CapabilityError as CapabilityError,
@@ -128,7 +129,7 @@ else:
             "client.group.member": "ServerState ServerStatus",
             "client.group.servers": "GroupServer",
             "errors": (
-                "BranchElicitNotAllowed BranchLimit CapabilityError Disconnected ElicitationCancelled "
+                "AuthorizationError BranchElicitNotAllowed BranchLimit CapabilityError Disconnected ElicitationCancelled "
                 "ElicitationDeclined ElicitationInvalid LimitExceeded McpError OutcomeUnknown PeerError "
                 "ProtocolError ProviderError RequestTimeout ResourceNotFound SampleRefused ServerUnavailable "
                 "SessionLost TaskCancelled ToolError ToolFailed UrlElicitationRequired"

@@ -12,6 +12,7 @@
     │   ├── QuestionRejected         a client answered a question of a handler with an error
     │   ├── SampleRefused            the user of this client did not let a server ask the model
     │   └── ServerBusy               a server answered HTTP 429 or 503; it has `status` and `retry_after`
+    ├── AuthorizationError       there is no access token for a server; `kind` says why
     ├── ConfigurationError       a setting of this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare a capability that this needs
     ├── LimitExceeded            a limit was reached; the message names it
@@ -288,6 +289,49 @@ class ProviderError(McpError):
     def public_text(self) -> str:
         """What a peer may read: a fixed text for each kind, with nothing of the API in it."""
         return f"The model could not be asked: {_PUBLIC_TEXTS[self.kind]}."
+
+
+class AuthorizationErrorKind(StrEnum):
+    """Why there is no access token for a server."""
+
+    LOGIN_REQUIRED = "login_required"
+    """A user has to log in, and this program opens no browser."""
+    DENIED = "denied"
+    """The authorization server refused the login, or the user did."""
+    ISSUER = "issuer"
+    """The authorization server is not the one that was expected (RFC 8414, 3.3; RFC 9207, 2.4)."""
+    RESOURCE = "resource"
+    """The metadata of the server is about another resource (RFC 9728, 3.3)."""
+    METADATA = "metadata"
+    """The metadata of the server or of its authorization server is missing, malformed or too large."""
+    PKCE = "pkce"
+    """The authorization server does not support PKCE with S256 (RFC 7636)."""
+    RESPONSE = "response"
+    """The redirect after the login is not an answer to this login."""
+    REGISTRATION = "registration"
+    """The authorization server did not register this client."""
+    TOKEN = "token"  # noqa: S105
+    """The token endpoint refused the request, or its answer has no token that can be used."""
+    ADDRESS = "address"
+    """A URL of the server or of its authorization server may not be requested from here."""
+    STORE = "store"
+    """The stored tokens cannot be read or written."""
+    UNAVAILABLE = "unavailable"
+    """The authorization server cannot be reached, or failed (5xx)."""
+    REFUSED = "refused"
+    """The server refuses every token that this client gets."""
+
+
+class AuthorizationError(McpError):
+    """There is no access token for a server. The text never has a token, a code, a secret or the query of a URL.
+
+    Attributes:
+        kind: why.
+    """
+
+    def __init__(self, message: str, *, kind: AuthorizationErrorKind) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class ToolError(McpError):
