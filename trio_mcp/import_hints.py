@@ -30,6 +30,7 @@ OF_OTHERS: Final[Mapping[str, str]] = {
 """Those of other libraries, mostly FastMCP's."""
 
 PACKAGES: Final[Mapping[str, str]] = {
+    "trio_mcp.auth": "CannotVerify CredentialsRejected ProtectedResource any_of introspection jwt static",
     "trio_mcp.http": "Authenticate HttpHandler HttpRoute",
     "trio_mcp.openapi": (
         "CredentialSource Credentials DocumentSource HttpClient LeftOutOperation OpenApiError OpenApiKeywords OpenApiLimits "
@@ -38,7 +39,7 @@ PACKAGES: Final[Mapping[str, str]] = {
     "trio_mcp.providers": "AnthropicProvider OpenAIProvider ScriptedProvider",
     "trio_mcp.stores": "MemoryEventStore MemoryStore open_store",
     "trio_mcp.testing": (
-        "Delay Disconnect ElicitScript MockClient Never Question ReplayReport SampleScript SecondWorker Target UrlScript "
+        "Delay Disconnect ElicitScript MockClient Never Question ReplayReport SampleScript SecondWorker Target TestIssuer UrlScript "
         "make_context replay_tool tool_use unchecked_tool_use"
     ),
     "trio_mcp_transports.http": "McpApp McpApps asgi_app serve_http",

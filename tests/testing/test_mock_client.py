@@ -19,7 +19,7 @@ from naming import naming
 from pydantic import BaseModel
 from trio.testing import MockClock
 
-from trio_mcp import Context, Elicit, ElicitRouter, Server, ServiceOptions, accept, decline, dismiss
+from trio_mcp import Caller, Context, Elicit, ElicitRouter, Server, ServiceOptions, accept, decline, dismiss
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
 from trio_mcp.server.registration import home_of, remember_home
@@ -260,6 +260,21 @@ async def test_the_roots_are_paths(era: str, tmp_path: Path) -> None:
     client = MockClient(roots=[tmp_path], era=era)
     assert (await client.call(list_roots)).text == tmp_path.as_uri()
     assert client.questions[0].kind == "roots"
+
+
+async def test_the_server_sees_the_scopes_and_claims_of_the_caller(era: str) -> None:
+    server = Server("library")
+
+    @server.tool(scopes=["write"])
+    async def whoami(ctx: Context) -> str:
+        assert ctx.caller is not None
+        return f"{ctx.caller.principal} {ctx.caller.claims['team']}"
+
+    writer = Caller("ann", ["write"], {"team": "blue"})
+    assert (await MockClient(caller=writer, era=era).call((server, "whoami"))).text == "ann blue"
+    refused = await MockClient(caller=Caller("ben", ["read"]), era=era).call((server, "whoami"))
+    assert refused.is_error
+    assert "write" in refused.text
 
 
 async def test_the_server_sees_the_principal_and_the_capabilities(era: str) -> None:
@@ -705,6 +720,8 @@ async def test_a_call_that_is_cancelled_cancels_the_tool(era: str, autojump_cloc
         {"era": "newest"},
         {"capabilities": {"sampling": {}}},
         {"principal": 3},
+        {"caller": "ann"},
+        {"caller": Caller("ann"), "principal": "ann"},
         {"roots": ["/tmp"]},
     ],
 )

@@ -9,10 +9,22 @@ from ..base import late
 
 if TYPE_CHECKING:
     from ..errors import AuthorizationError as AuthorizationError
+    from ..http.authenticator import CannotVerify as CannotVerify, CredentialsRejected as CredentialsRejected
+    from .server.any_of import any_of as any_of
+    from .server.introspection import introspection as introspection
+    from .server.jwt import jwt as jwt
+    from .server.resource import ProtectedResource as ProtectedResource
+    from .server.static import static as static
 else:
     __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
             "trio_mcp.errors": "AuthorizationError",
+            "trio_mcp.http.authenticator": "CannotVerify CredentialsRejected",
+            "server.any_of": "any_of",
+            "server.introspection": "introspection",
+            "server.jwt": "jwt",
+            "server.resource": "ProtectedResource",
+            "server.static": "static",
         },
     )

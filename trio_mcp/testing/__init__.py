@@ -1,8 +1,8 @@
 """Testing your own tools and transports. Each name is loaded when it is first used.
 
 `MockClient` calls a tool and answers its questions from a script, `make_context` makes a context for a function that takes one,
-and `replay_tool` replays a call at every leg. Two packages have more: `sweep` interrupts a scenario at every step, and
-`contract` has the rules that every transport must obey.
+`replay_tool` replays a call at every leg, and `TestIssuer` issues access tokens. Two packages have more: `sweep` interrupts a
+scenario at every step, and `contract` has the rules that every transport must obey.
 """
 
 # Loaded when used, because the mock client and `replay` import the client and the server, and a test of a transport needs only
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..base import late
 
 if TYPE_CHECKING:
+    from .issuer import TestIssuer as TestIssuer
     from .mock import (
         Delay as Delay,
         Disconnect as Disconnect,
@@ -33,6 +34,7 @@ else:
     __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
+            "issuer": "TestIssuer",
             "mock": (
                 "Delay Disconnect ElicitScript MockClient Never Question SampleScript SecondWorker Target "
                 "UrlScript make_context tool_use unchecked_tool_use"

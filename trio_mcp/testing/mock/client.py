@@ -28,7 +28,9 @@ from ...client.target import open_target
 from ...protocol.revisions import REVISIONS, TASKS_EXTENSION, Era
 from ...scripts import Script
 from ...server import AnyElicit, Context, Server
+from ...session import Caller
 from ...session.calls.failures import context_hint
+from ...session.envelope import caller_of
 from ...types import (
     CallToolResult,
     ClientCapabilities,
@@ -99,6 +101,7 @@ class MockClient:
         era: "modern", "legacy" or a revision such as "2025-06-18". The same script works in all.
         capabilities: what the client declares; by default everything that a script can answer.
         principal: the identity that the server takes the client for.
+        caller: the same with its scopes and claims: `Caller("alice", scopes=["notes:read"])`.
 
     Attributes:
         questions: what the tools asked, in order.
@@ -120,6 +123,7 @@ class MockClient:
         era: str = "modern",
         capabilities: ClientCapabilities | None = None,
         principal: str | None = None,
+        caller: Caller | None = None,
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, MockClient, "MockClient()")
@@ -130,6 +134,10 @@ class MockClient:
             check_instance("capabilities", capabilities, ClientCapabilities, "ClientCapabilities(...)")
         if principal is not None:
             check_instance("principal", principal, str, "a string")
+        if caller is not None:
+            check_instance("caller", caller, Caller, 'Caller("alice", scopes=["notes:read"])')
+            if principal is not None:
+                raise TypeError("caller= has the principal: leave principal= out")
         self._scripts: Mapping[Kind, Script] = {
             "elicit": Script("elicits", elicits, actions=True),
             "url": Script("urls", urls, actions=True),
@@ -137,7 +145,7 @@ class MockClient:
         }
         self._roots = None if roots is None else [as_root(root) for root in roots]
         self._capabilities = ALL_CAPABILITIES if capabilities is None else capabilities
-        self._principal = principal
+        self._caller = caller_of(principal, caller)
         self._in_block = False
         self._connections: Connections | None = None
         self.questions: list[Question] = []
@@ -296,7 +304,7 @@ class MockClient:
         revision = REVISIONS.get(self._era)
         is_modern = self._era == "modern" if revision is None else revision.era is Era.MODERN
         may_move = any(script.has(may_be_second_worker) for script in self._scripts.values())
-        workers = Workers(server, self._principal, shares_keys=may_move)
+        workers = Workers(server, self._caller, shares_keys=may_move)
         return Attempt(workers, self._scripts, self._roots, self.questions, is_modern)
 
     @asynccontextmanager
@@ -339,6 +347,7 @@ class ScriptKeywords(TypedDict, total=False, closed=True):
     era: str
     capabilities: ClientCapabilities | None
     principal: str | None
+    caller: Caller | None
 
 
 @overload

@@ -16,7 +16,7 @@ import trio
 from ...protocol.jsonrpc import Request
 from ...protocol.sealing.request_state import KeyRing
 from ...server import Server
-from ...session import AnyChannel
+from ...session import AnyChannel, Caller
 from ...session.channel import MessageChannel, as_message_channel
 from ...session.envelope import Envelope, Peer, Received, Sent
 
@@ -62,7 +62,7 @@ class Workers:
     """A `ChannelServer` of one connection, whose requests may move to a second worker.
 
     Args:
-        principal: the identity of the client.
+        caller: the identity of the client; None for none.
         shares_keys: whether the second worker may be used. All workers then open each other's states, as processes with the same
             TRIO_MCP_KEYS do; a server without such keys knows that no other process can continue its calls.
 
@@ -70,12 +70,12 @@ class Workers:
         legs: how many requests of the method `tools/call` have come.
     """
 
-    def __init__(self, server: Server, principal: str | None, *, shares_keys: bool) -> None:
+    def __init__(self, server: Server, caller: Caller | None, *, shares_keys: bool) -> None:
         if shares_keys and server.options.keys is None:
             keys = KeyRing.from_environment() or KeyRing.random()
             server = server.with_options(replace(server.options, keys=keys))
         self._server = without_file(server)
-        self._peer = Peer(principal=principal)
+        self._peer = Peer() if caller is None else Peer(caller.principal, known_caller=caller)
         self._wanted = 1
         self._lost = trio.CancelScope()
         self.legs = 0

@@ -1,0 +1,1 @@
+"""Verifying the tokens of callers: the hooks for `authenticate=`."""

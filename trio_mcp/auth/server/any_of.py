@@ -1,0 +1,93 @@
+"""Several ways to verify tokens: `any_of` makes one verifier of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ...http.authenticator import CannotVerify, CredentialsRejected
+from ...session import Caller
+from .jwt import issuer_in
+from .verifier import Complete, Verifier, check_verifier, refused
+
+
+def any_of(*verifiers: Verifier) -> Verifier:
+    """Return a verifier that accepts what one of these accepts.
+
+        any_of(jwt("https://a.example"), jwt("https://b.example", realm="b"), static({...}))
+
+    A token is only shown to those that it can belong to: a JWT to the verifier of its issuer. So an issuer that cannot be reached
+    affects its own callers only.
+
+    Raises:
+        TypeError, ValueError: there is no verifier, or two issuers have the same realm.
+    """
+    for verifier in verifiers:
+        check_verifier("each argument of any_of", verifier)
+    if not verifiers:
+        raise ValueError("any_of needs a verifier, such as any_of(jwt(...), static({...}))")
+    issuers: dict[str, str] = {}
+    for verifier in verifiers:
+        if verifier.issuer and issuers.setdefault(verifier.realm, verifier.issuer) != verifier.issuer:
+            raise ValueError(
+                f"any_of: {issuers[verifier.realm]} and {verifier.issuer} may give two people the same name: "
+                'write realm= for one of them, as in jwt(..., realm="partner")'
+            )
+    return AnyOf(verifiers)
+
+
+class AnyOf(Verifier):
+    """Verifies tokens in several ways; `any_of` makes one."""
+
+    def __init__(self, verifiers: Sequence[Verifier]) -> None:
+        self._verifiers = verifiers
+        self._realms = tuple(f"{each.realm}:" for each in verifiers if each.realm)
+        audiences = [each.audience for each in verifiers if each.issuer]
+        self.audience = None if None in audiences else ""
+
+    @property
+    def issuers(self) -> Collection[str]:
+        """Those of all verifiers, in their order."""
+        return list(dict.fromkeys(issuer for each in self._verifiers for issuer in each.issuers))
+
+    def bound(self, audience: str, complete: Complete) -> Verifier:
+        """See `Verifier`."""
+        return AnyOf([each.bound(audience, complete) for each in self._verifiers])
+
+    def owns(self, token: str, issuer: str | None) -> bool | None:
+        """Whether one of the verifiers does."""
+        return True if self._owners(token, issuer) else None
+
+    async def prepare(self) -> None:
+        """Prepare all of them, one after another: each may take some seconds, in the background."""
+        for each in self._verifiers:
+            await each.prepare()
+
+    def cached(self, token: str) -> Caller | None:
+        """See `Verifier`."""
+        for verifier in self._verifiers:
+            caller = verifier.cached(token)
+            if caller is not None:
+                return self._in_its_realm(verifier, caller)
+        return None
+
+    async def caller_of(self, token: str) -> Caller:
+        """See `Verifier`. If one issuer cannot be asked and the others reject the token, it may be good."""
+        failure: CannotVerify | CredentialsRejected = refused("it belongs to none of the issuers")
+        for verifier in self._owners(token, issuer_in(token)):
+            try:
+                return self._in_its_realm(verifier, await verifier.caller_of(token))
+            except CannotVerify as error:
+                failure = error
+            except CredentialsRejected as error:
+                failure = failure if isinstance(failure, CannotVerify) else error
+        raise failure
+
+    def _owners(self, token: str, issuer: str | None) -> Sequence[Verifier]:
+        owners = [each for each in self._verifiers if each.owns(token, issuer)]
+        return owners or [each for each in self._verifiers if each.owns(token, issuer) is None]
+
+    def _in_its_realm(self, verifier: Verifier, caller: Caller) -> Caller:
+        # An issuer without a realm could name its user "partner:alice".
+        if not verifier.realm and verifier.issuer and caller.principal.startswith(self._realms):
+            raise refused("the principal begins with the realm of another issuer")
+        return caller

@@ -1,0 +1,120 @@
+"""Requests of a verifier to its issuer: documents, and one request at a time for all who wait for its answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from ...errors import AuthorizationError
+from ...http.authenticator import CannotVerify
+from ...types import JsonObject
+from ..addresses import Reach
+from ..fetching import fetch
+from ..replies import Reply
+from ..uris import server_documents
+
+REFRESH_SECONDS: Final = 5.0
+"""How long one refresh may take, with all its requests; `authenticate` has 10 seconds."""
+MAX_BACK_OFF: Final = 60.0
+"""Seconds between two attempts at an issuer that fails, at most."""
+
+
+async def issuer_metadata(issuer: str) -> JsonObject:
+    """Return the metadata of an issuer (RFC 8414, 3; OpenID Connect Discovery, 4).
+
+    Raises:
+        CannotVerify: it cannot be fetched, or is of another issuer.
+    """
+    for url in server_documents(issuer):
+        reply = await get(url)
+        if reply.status == 200:
+            document = read(reply, f"the metadata at {url}")
+            # As text: a slash counts (RFC 8414, 3.3).
+            if document.get("issuer") != issuer:
+                raise CannotVerify(f"the metadata at {url} is of another issuer: its issuer is not {issuer!r}")
+            return document
+        if reply.status >= 500 or reply.status == 429:
+            raise CannotVerify(f"{url} answered HTTP {reply.status}")
+    raise CannotVerify(f"the issuer {issuer!r} has no metadata at {', '.join(server_documents(issuer))}")
+
+
+def endpoint_in(metadata: JsonObject, name: str, issuer: str) -> str:
+    """Return a URL in the metadata of an issuer. Raises `CannotVerify`."""
+    url = metadata.get(name)
+    if not isinstance(url, str):
+        raise CannotVerify(f"the metadata of {issuer!r} has no {name}")
+    return url
+
+
+async def get(url: str) -> Reply:
+    """Fetch a document of the issuer. Raises `CannotVerify` if there is no reply."""
+    try:
+        return await fetch(url, Reach.CONFIGURED)
+    except AuthorizationError as error:
+        raise CannotVerify(str(error)) from None
+
+
+def read(reply: Reply, what: str) -> JsonObject:
+    """Return the JSON object in a reply. Raises `CannotVerify` if it has none."""
+    try:
+        return reply.document(what)
+    except AuthorizationError as error:
+        raise CannotVerify(str(error)) from None
+
+
+class SharedRefresh:
+    """A refresh that everybody who needs it waits for, with a back-off after failures.
+
+    The first who needs it runs it in its own task, shielded: if that client leaves, its request lasts until the refresh has
+    ended, at most `REFRESH_SECONDS`, and the others get what it brought. Those who only wait can be cancelled at once.
+
+    Args:
+        load: does it; raises `CannotVerify`.
+    """
+
+    def __init__(self, load: Callable[[], Awaitable[None]]) -> None:
+        self._load = load
+        self._running: trio.Event | None = None
+        self._failures = 0
+        self._next = -math.inf
+        self.failure = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether somebody is at it."""
+        return self._running is not None
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds until the next attempt may be made."""
+        return max(1, math.ceil(self._next - trio.current_time()))
+
+    async def run(self) -> None:
+        """Refresh, or wait until the one that runs has ended; do nothing while a failure is recent.
+
+        A failure is in `failure` afterwards, and is not raised: what was loaded before may still do.
+        """
+        if self._running is not None:
+            await self._running.wait()
+        elif trio.current_time() >= self._next:
+            await self._run()
+
+    async def _run(self) -> None:
+        self._running = ended = trio.Event()
+        self.failure = f"there was no answer within {REFRESH_SECONDS:g} seconds"
+        try:
+            with trio.move_on_after(REFRESH_SECONDS, shield=True):
+                try:
+                    await self._load()
+                    self.failure = ""
+                except CannotVerify as error:
+                    self.failure = str(error)
+        finally:
+            self._failures = self._failures + 1 if self.failure else 0
+            delay = min(MAX_BACK_OFF, 2.0 ** (self._failures - 1)) if self._failures else 0.0
+            self._next = trio.current_time() + delay
+            self._running = None
+            ended.set()

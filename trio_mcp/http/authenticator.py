@@ -1,0 +1,99 @@
+"""What authenticates the callers of a server if it is more than a function: it has challenges, documents and checks at the start.
+
+The objects of `trio_mcp.auth` are such hooks. Any hook for `authenticate=` may raise `CredentialsRejected` and `CannotVerify`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from typing import Final, Literal
+
+from ..session import Caller
+
+RETRY_AFTER: Final = 5
+"""Seconds after which credentials that could not be verified may be sent again."""
+
+
+class CredentialsRejected(Exception):
+    """The credentials of a request are rejected (RFC 6750, 3.1).
+
+    Args:
+        status: of HTTP: 400 for a malformed header, 401 for a token that is not accepted, 403 for one that lacks scopes.
+        error: the code in the challenge, such as "invalid_token".
+        reason: for the log only; the caller gets the same response for every reason.
+        scopes: what the request needs, if it is known.
+    """
+
+    def __init__(self, status: Literal[400, 401, 403], error: str, reason: str, scopes: Collection[str] = ()) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.error = error
+        self.scopes = scopes
+
+
+class CannotVerify(Exception):
+    """Whether credentials are good cannot be found out now, because the authorization server does not answer.
+
+    Args:
+        reason: for the log only.
+        retry_after: seconds after which the request may be sent again.
+    """
+
+    def __init__(self, reason: str, retry_after: float = RETRY_AFTER) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+class Authenticator(ABC):
+    """A hook for `authenticate=` that also says how to authenticate."""
+
+    @abstractmethod
+    async def __call__(self, headers: Mapping[str, str]) -> Caller | None:
+        """Return the caller of a request; None if it has no credentials.
+
+        Args:
+            headers: of the request, names in lower case.
+
+        Raises:
+            CredentialsRejected: its credentials are not accepted.
+            CannotVerify: whether they are good cannot be found out now.
+        """
+
+    def check(self) -> None:  # noqa: B027  most have nothing to check
+        """Raise `ValueError` if the settings are incomplete; called by `HttpOptions`."""
+
+    def check_endpoints(self, endpoints: Collection[str], scopes: Collection[str]) -> None:  # noqa: B027  see above
+        """Raise `ValueError` if the settings do not fit the server; called when it starts.
+
+        Args:
+            endpoints: the paths at which it is served.
+            scopes: those that its tools, resources and prompts need.
+        """
+
+    async def prepare(self) -> None:  # noqa: B027  see above
+        """Get what the first request needs, such as keys; called in the background when the server starts, and may fail."""
+
+    def challenge(
+        self,
+        error: str = "",
+        scopes: Collection[str] = (),
+        root: str = "",  # noqa: ARG002  for those with documents
+    ) -> Mapping[str, str]:
+        """Return the parameters of the challenge `Bearer` (RFC 6750, 3).
+
+        Args:
+            error: its code; empty for a request without credentials.
+            scopes: what the request needs.
+            root: the path prefix under which the server is published.
+        """
+        parameters = {"error": error} if error else {}
+        return {**parameters, "scope": " ".join(sorted(scopes))} if scopes else parameters
+
+    def documents(self, scopes: Collection[str]) -> Mapping[str, bytes]:  # noqa: ARG002  there are none here
+        """Return public JSON documents by their paths at the origin.
+
+        Args:
+            scopes: those that the tools, resources and prompts of the server need.
+        """
+        return {}
