@@ -39,8 +39,8 @@ PACKAGES: Final[Mapping[str, str]] = {
     "trio_mcp.providers": "AnthropicProvider OpenAIProvider ScriptedProvider",
     "trio_mcp.stores": "MemoryEventStore MemoryStore open_store",
     "trio_mcp.testing": (
-        "Delay Disconnect ElicitScript MockClient Never Question ReplayReport SampleScript SecondWorker Target TestIssuer UrlScript "
-        "make_context replay_tool tool_use unchecked_tool_use"
+        "Delay Disconnect ElicitScript MockClient Never Question ReplayReport SampleScript SecondWorker Target TestIssuer "
+        "UrlScript make_context replay_tool tool_use unchecked_tool_use"
     ),
     "trio_mcp_transports.http": "McpApp McpApps asgi_app serve_http",
 }

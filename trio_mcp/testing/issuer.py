@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from joserfc import jwt
 from joserfc.jwk import ECKey, OKPKey, RSAKey
@@ -16,10 +17,10 @@ from ..types import JsonObject, JsonValue
 
 PrivateKey: TypeAlias = RSAKey | ECKey | OKPKey
 
-_MAKERS: Final = {
-    "RS256": lambda: RSAKey.generate_key(2048),
-    "ES256": lambda: ECKey.generate_key("P-256"),
-    "Ed25519": lambda: OKPKey.generate_key("Ed25519"),
+_MAKERS: Final[Mapping[str, Callable[[], PrivateKey]]] = {
+    "RS256": partial(RSAKey.generate_key, 2048),
+    "ES256": partial(ECKey.generate_key, "P-256"),
+    "Ed25519": partial(OKPKey.generate_key, "Ed25519"),
 }
 
 
@@ -46,12 +47,12 @@ class TestIssuer:
     @property
     def jwks(self) -> JsonObject:
         """The public key, as a JWK set."""
-        public: JsonObject = {**self._key.as_dict(private=False)}
+        public = cast("JsonObject", self._key.as_dict(private=False))
         return {"keys": [{**public, "kid": self._kid, "alg": self._algorithm, "use": "sig"}]}
 
     def rotate(self) -> None:
         """Sign later tokens with another key, which replaces that in `jwks`."""
-        self._key: PrivateKey = _MAKERS[self._algorithm]()
+        self._key = _MAKERS[self._algorithm]()
         self._kid = f"key-{next(self._numbers)}"
 
     def token(
