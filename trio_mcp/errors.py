@@ -5,6 +5,7 @@
     │   ├── LocalProtocolError       by us: a bug in the calling code
     │   └── RemoteProtocolError      by the peer
     │       ├── RequestRejected          a server answered with an HTTP status (4xx) in place of a JSON-RPC message
+    │       │   └── AuthorizationError       there is no access token for a server; `kind` says why
     │       ├── InvalidRequestState      its `requestState` was not issued by this server, or not for this request
     │       ├── MalformedAnswer          a client sent no valid answer to a question of a handler
     │       └── MalformedQuestion        a server asked something that breaks a rule
@@ -322,16 +323,18 @@ class AuthorizationErrorKind(StrEnum):
     """The server refuses every token that this client gets."""
 
 
-class AuthorizationError(McpError):
+class AuthorizationError(RequestRejected):
     """There is no access token for a server. The text never has a token, a code, a secret or the query of a URL.
 
     Attributes:
         kind: why.
+        oauth_error: the error code of the authorization server, such as "invalid_grant"; empty if it sent none.
     """
 
-    def __init__(self, message: str, *, kind: AuthorizationErrorKind) -> None:
+    def __init__(self, message: str, *, kind: AuthorizationErrorKind, oauth_error: str = "") -> None:
         super().__init__(message)
         self.kind = kind
+        self.oauth_error = oauth_error
 
 
 class ToolError(McpError):

@@ -33,8 +33,9 @@ from trio_mcp.protocol.jsonrpc import (
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime.loop_turn import MANY_PIECES, BodyTooLarge, PiecesInTurns, PiecesTooSmall
 from trio_mcp.session import Envelope, Received, Sent
-from trio_mcp.session.transport import HeaderSource
+from trio_mcp.session.transport import HeaderSource, ServerCredentials
 
+from .authorizing import Authorizing
 from .connecting import HeadersFailed, certificate_hint, current_headers, is_plain_text
 
 SESSION_LOST_MESSAGE: Final = "the server no longer knows the session"
@@ -163,18 +164,20 @@ def is_event_stream(response: httpx2.Response) -> bool:
     return kind.partition(";")[0].strip().lower() == EVENT_STREAM
 
 
-def open_http(limits: ClientLimits, headers: HeaderSource | None) -> httpx2.AsyncClient:
+def open_http(
+    limits: ClientLimits, headers: HeaderSource | None, auth: httpx2.Auth | ServerCredentials | None = None
+) -> httpx2.AsyncClient:
     """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
     # No limit for reads: a stream is silent for as long as nothing happens. Those who wait for an answer have limits of
     # their own.
     timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
     connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-    auth = HeaderFunction(headers, limits.connect) if callable(headers) else None
+    source = HeaderFunction(headers, limits.connect) if callable(headers) else None
     given = {} if callable(headers) else dict(headers or {})
     return httpx2.AsyncClient(
         timeout=timeout,
         limits=connections,
-        auth=auth,
+        auth=source if auth is None else Authorizing(auth, source),
         headers={"accept-encoding": ", ".join(CODINGS), **given},
         event_hooks={"response": [check_coding]},
     )
@@ -322,6 +325,7 @@ class ServerConnection:
 
         Raises:
             httpx2.HTTPError: it did not arrive, or the server did not answer within so many seconds.
+            AuthorizationError: there are no credentials that the server accepts.
         """
         status, body, received = 0, b"", httpx2.Headers()
         with trio.move_on_after(seconds):

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING
 from ..base import late
 
 if TYPE_CHECKING:
+    from .client.options import (
+        ClientCredentials as ClientCredentials,
+        EnterpriseManaged as EnterpriseManaged,
+        OAuth as OAuth,
+        WorkloadIdentity as WorkloadIdentity,
+    )
+    from .client.stored import Login as Login, TokenStore as TokenStore
+    from .client.token_files import MemoryTokens as MemoryTokens, TokenFiles as TokenFiles
     from ..errors import AuthorizationError as AuthorizationError
     from ..http.authenticator import CannotVerify as CannotVerify, CredentialsRejected as CredentialsRejected
     from .server.any_of import any_of as any_of
@@ -19,6 +27,9 @@ else:
     __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
+            "client.options": "ClientCredentials EnterpriseManaged OAuth WorkloadIdentity",
+            "client.stored": "Login TokenStore",
+            "client.token_files": "MemoryTokens TokenFiles",
             "trio_mcp.errors": "AuthorizationError",
             "trio_mcp.http.authenticator": "CannotVerify CredentialsRejected",
             "server.any_of": "any_of",

@@ -141,7 +141,7 @@ class Client(TaskMethods):
             probe_timeout: seconds without a response after which the client assumes a legacy server. The server then has 30 more
                 seconds.
             cache: stores responses for as long as the server allows; several clients may share it. None caches nothing.
-            principal: cache partition for private responses; defaults to a digest of `headers`, or to their function.
+            principal: cache partition for private responses; defaults to a digest of `headers`, or to their function or `auth`.
             raise_exceptions: for tests with a server object: a call raises the unexpected exception of the server's function,
                 instead of returning or raising its error.
             max_handlers: handlers that run at once. A legacy server that asks more gets an error, a modern one waits.
@@ -149,7 +149,7 @@ class Client(TaskMethods):
             reconnect: start a command again, or open a WebSocket again, when its connection breaks off and a request needs it.
             wait_if_busy: seconds that a request waits in all for a server that answers 429 or 503, as its `Retry-After` says or
                 with growing delays, before it raises `ServerBusy`.
-            options: options of the transport, such as `headers` for HTTP and `env` for a command.
+            options: options of the transport, such as `headers` and `auth` for HTTP and `env` for a command.
 
         Raises:
             TypeError, ValueError: an argument is invalid; nothing was started.
@@ -169,7 +169,9 @@ class Client(TaskMethods):
             mode=mode,
             probe_timeout=probe_timeout,
             wait_if_busy=wait_if_busy,
-            cache=cache_view(cache, found, principal, options.get("headers"), handlers.capabilities),
+            cache=cache_view(
+                cache, found, principal, options.get("headers"), options.get("auth"), handlers.capabilities
+            ),
         )
         connect = channel_opener(
             found, options, raise_exceptions=raise_exceptions, reconnect=reconnect, probed=mode == "auto"

@@ -12,7 +12,15 @@ from typing import ClassVar, Final
 import trio
 
 from ..base.logs import peer_logger
-from ..errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout, ServerBusy, Unreachable
+from ..errors import (
+    AuthorizationError,
+    Disconnected,
+    PeerError,
+    RemoteProtocolError,
+    RequestTimeout,
+    ServerBusy,
+    Unreachable,
+)
 from ..protocol.codec import codec_for
 from ..protocol.http.headers import ParameterHeaders
 from ..protocol.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
@@ -275,6 +283,9 @@ async def open_dialect(session: ClientSession, options: ClientOptions) -> Dialec
     try:
         # A timeout of 0 is not a probe at all, and would take every server for a legacy one: it means the default.
         return await open_modern(session, options, MODERN, options.probe_timeout or HANDSHAKE_TIMEOUT)
+    except AuthorizationError:
+        # It says nothing of the era, and another request would start another login.
+        raise
     except (PeerError, RequestTimeout, RemoteProtocolError, Disconnected) as error:
         if isinstance(error, Unreachable | ServerBusy) or session.closed_because is not None:
             raise

@@ -12,7 +12,7 @@ from ..base.checks import check_choice, check_int, check_seconds, check_sync_cal
 from ..protocol.revisions import REVISIONS
 from ..sampling import SamplingProvider
 from ..session.server_requests import MAX_HANDLERS
-from ..session.transport import HeaderSource
+from ..session.transport import AnyAuth, HeaderSource
 from ..types import Implementation, LoggingLevel
 from ..types.notifications import LOGGING_LEVELS
 from .cache import NO_CACHE, CacheView, ResponseCache
@@ -67,6 +67,7 @@ class TransportKeywords(TypedDict, total=False):
 
     # of a URL
     headers: HeaderSource | None
+    auth: AnyAuth | None
     connect_timeout: float
     # of a URL or a server in this process
     max_message: int

@@ -124,6 +124,8 @@ def open_target(
             # What a function returns is checked when it is called.
             if not callable(value):
                 check_headers(check_str_mapping(option, value))
+        elif option == "auth" and value is not None:
+            check_auth(value)
         elif option in MAPPINGS and value is not None:
             check_str_mapping(option, value)
     return transport.connect(target, **options)
@@ -160,6 +162,22 @@ def check_url(url: str) -> None:
     if not named:
         example = f"{parts.scheme}://127.0.0.1:8000/mcp"
         raise ValueError(f"{url!r:.200} is not a URL with a host and a port that there is, such as {example!r}")
+
+
+def check_auth(auth: object) -> None:
+    """Raise `TypeError` or `ValueError` unless this is a value of `auth=`. The error does not show it."""
+    if isinstance(auth, type):
+        raise TypeError(f"auth= takes an object, not a class: {auth.__name__}(...)")
+    if isinstance(auth, str):
+        try:
+            check_headers({"authorization": f"Bearer {auth}"})
+        except ValueError:
+            auth = ""
+        if not auth:
+            raise ValueError("auth= is not a token that a header can hold, which is one word of printable ASCII")
+    elif not (callable(auth) or hasattr(auth, "open") or hasattr(auth, "async_auth_flow")):
+        wanted = "OAuth() or another of trio_mcp.auth, a token, a function that returns one, or an httpx2.Auth"
+        raise TypeError(f"auth= takes {wanted}, not {type(auth).__name__}")
 
 
 def check_headers(headers: Mapping[str, str], where: str = "headers") -> None:
@@ -206,6 +224,7 @@ def cache_view(
     target: object,
     principal: str | None,
     headers: object,
+    auth: object,
     capabilities: ClientCapabilities,
 ) -> CacheView:
     """Return the part of a cache that a client of `target` uses."""
@@ -219,12 +238,13 @@ def cache_view(
     # Without a principal, the headers tell two users apart. A digest of them: tokens should not stay in memory as cache keys.
     # Names are compared in lower case and sorted, because clients of one user may spell and order them differently.
     who: Hashable = ("named", principal)
-    if principal is None and callable(headers):
-        # The function tells its user apart from others. What it returns changes.
-        who = ("function", headers)
+    if principal is None and (callable(headers) or (auth is not None and not isinstance(auth, str))):
+        # The function tells its user apart from others, and so do settings of a login. What they return changes.
+        who = ("function", headers if callable(headers) else None, auth)
     elif principal is None:
         sent = sorted(
             (str(name).lower(), str(value)) for name, value in dict(cast("Mapping[str, str]", headers or {})).items()
         )
+        sent += [("auth=", auth)] if isinstance(auth, str) else []
         who = ("headers", sha256(repr(sent).encode()).digest())
     return CacheView(cache, target, who, capabilities.encode())

@@ -6,11 +6,11 @@ A transport is found by name through the entry-point group `trio_mcp.transports`
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
-from typing import Final, Literal, Protocol, TypeAlias, cast
+from typing import Final, Literal, Never, Protocol, TypeAlias, cast
 
 from ..base.checks import keyword_names, nearest
 from ..types import Implementation
@@ -50,6 +50,56 @@ def owned_process() -> Generator[None]:
 
 HeaderSource: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """The headers of a client, or a plain or async function that returns them."""
+
+
+class RequestCredentials(Protocol):
+    """The credentials of one request, and of its repetitions."""
+
+    async def headers(self) -> Mapping[str, str]:
+        """Return the headers to send now; none if there are no credentials yet. Raises `AuthorizationError`."""
+        ...
+
+    async def retry(self, status: int, headers: Mapping[str, str], /) -> bool:
+        """Return whether the response with this status and these headers is to be replaced by that to another attempt.
+
+        It may log in first. Raises `AuthorizationError` if the server accepts no credentials.
+        """
+        ...
+
+
+class ServerCredentials(Protocol):
+    """The credentials for one server, while a channel to it is open."""
+
+    async def ready(self) -> bool:
+        """Return whether there are credentials that are probably accepted. Raises `AuthorizationError`."""
+        ...
+
+    def attempts(self, method: str, url: str, /) -> RequestCredentials:
+        """Return the credentials for a request."""
+        ...
+
+
+class ClientAuth(Protocol):
+    """How a client authenticates: what `OAuth` and the other settings of `trio_mcp.auth` are."""
+
+    def open(self, url: str, /) -> AbstractAsyncContextManager[ServerCredentials]:
+        """Return a context manager with the credentials for the server at a URL."""
+        ...
+
+
+class HttpAuth(Protocol):
+    """How requests of httpx2 authenticate; `httpx2.Auth` implements it."""
+
+    def async_auth_flow(self, request: Never, /) -> AsyncGenerator[object, Never]:
+        """Yield requests, and receive responses."""
+        ...
+
+
+TokenSource: TypeAlias = str | Callable[[], str | Awaitable[str]]
+"""A bearer token, or a plain or async function that returns one."""
+
+AnyAuth: TypeAlias = ClientAuth | TokenSource | HttpAuth
+"""The values of `auth=`."""
 
 
 class ChannelServer(Protocol):

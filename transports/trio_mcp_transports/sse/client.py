@@ -16,13 +16,14 @@ import trio
 
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.base.values import shown_url
-from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
+from trio_mcp.errors import AuthorizationError, Disconnected, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
-from trio_mcp.protocol.jsonrpc import Request, Unanswered, parse
+from trio_mcp.protocol.jsonrpc import ErrorResponse, Malformed, Request, Unanswered, parse
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 from trio_mcp.session.client import CLOSED
-from trio_mcp.session.transport import HeaderSource
+from trio_mcp.session.transport import AnyAuth, HeaderSource
 
+from ..authorizing import log_in_if_asked, open_credentials
 from ..background import open_background
 from ..httpx import (
     CONNECT_TIMEOUT,
@@ -62,6 +63,7 @@ class Posted(NamedTuple):
         why: what went wrong, in words.
         is_sent: it may have reached the server.
         headers: of that answer.
+        rejection: why there are no credentials for it.
     """
 
     status: int
@@ -69,6 +71,7 @@ class Posted(NamedTuple):
     why: str
     is_sent: bool = True
     headers: Mapping[str, str] = {}
+    rejection: AuthorizationError | None = None
 
     @property
     def accepted(self) -> bool:
@@ -143,7 +146,10 @@ class SseChannel(MessageChannel):
         if not isinstance(message, Request):
             self._records.log("a %s did not reach %s: %s", type(message).__name__, shown, posted.why)
             return
-        if posted.status:
+        reply: ErrorResponse | Malformed | Unanswered
+        if posted.rejection is not None:
+            reply = Malformed(posted.rejection, message.id)
+        elif posted.status:
             reply = error_reply(message, {}, posted.status, posted.body, headers=posted.headers)
         else:
             reply = Unanswered(message.id, f"{shown}: {posted.why}", is_sent=posted.is_sent)
@@ -247,6 +253,8 @@ class SseChannel(MessageChannel):
             status, body, received = await self._connection.post_message(self._uri, message, headers, ACCEPT_TIMEOUT)
         except httpx2.HTTPError as error:
             return Posted(0, b"", error_text(error), may_be_sent(error))
+        except AuthorizationError as error:
+            return Posted(0, b"", str(error), rejection=error)
         return Posted(status, body, f"the server answered HTTP {status}{excerpt(body)}", headers=received)
 
 
@@ -255,6 +263,7 @@ async def connect_sse(
     url: str,
     *,
     headers: HeaderSource | None = None,
+    auth: AnyAuth | None = None,
     connect_timeout: float = CONNECT_TIMEOUT,
     max_message: int = MAX_MESSAGE,
 ) -> AsyncIterator[SseChannel]:
@@ -263,6 +272,7 @@ async def connect_sse(
     Args:
         headers: sent with every request, for example `{"authorization": "Bearer ..."}`; or a plain or async function that returns
             them, called before each request.
+        auth: how the client authenticates, as over Streamable HTTP.
         connect_timeout: seconds to reach the server, and until the stream's first event.
         max_message: the maximum size of one message of the server, in bytes.
 
@@ -270,7 +280,12 @@ async def connect_sse(
         Disconnected, RequestTimeout, RemoteProtocolError: see `SseChannel.open`.
     """
     limits = ClientLimits(connect_timeout, message=max_message)
-    async with open_http(limits, headers) as http, open_background() as nursery:
+    async with (
+        open_credentials(auth, url, connect_timeout) as credentials,
+        open_http(limits, headers, credentials) as http,
+        open_background() as nursery,
+    ):
+        await log_in_if_asked(http, url, credentials, connect_timeout)
         channel = SseChannel(ServerConnection(url, http, limits), nursery)
         await channel.open()
         try:

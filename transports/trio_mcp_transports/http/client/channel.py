@@ -19,7 +19,7 @@ import trio
 
 from trio_mcp.base.backoff import Backoff
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
-from trio_mcp.errors import McpError, RemoteProtocolError
+from trio_mcp.errors import AuthorizationError, McpError, RemoteProtocolError
 from trio_mcp.protocol.http.headers import SESSION_HEADER
 from trio_mcp.protocol.http.sse import SseEvent
 from trio_mcp.protocol.jsonrpc import (
@@ -33,8 +33,9 @@ from trio_mcp.protocol.jsonrpc import (
     parse,
 )
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
-from trio_mcp.session.transport import HeaderSource
+from trio_mcp.session.transport import AnyAuth, HeaderSource
 
+from ...authorizing import end_retries, log_in_if_asked, open_credentials
 from ...background import open_background
 from ...httpx import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits, error_text, open_http, says_session_lost
 from ...sse.client import SseChannel
@@ -65,6 +66,7 @@ async def connect(
     url: str,
     *,
     headers: HeaderSource | None = None,
+    auth: AnyAuth | None = None,
     connect_timeout: float = CONNECT_TIMEOUT,
     post_timeout: float = POST_TIMEOUT,
     max_message: int = MAX_MESSAGE,
@@ -74,6 +76,8 @@ async def connect(
     Args:
         headers: sent with every request, for example `{"authorization": "Bearer ..."}`; or a plain or async function that returns
             them, called before each request.
+        auth: how the client authenticates: `OAuth()` or another of `trio_mcp.auth`; a bearer token, or a plain or async function
+            that returns one; or an `httpx2.Auth`. A login takes place before the channel is open.
         connect_timeout: seconds to connect to the server, and to send it a message.
         post_timeout: seconds that the server may take to accept a message that needs no response.
         max_message: the maximum size of one message of the server, in bytes.
@@ -81,9 +85,17 @@ async def connect(
     A session has one more stream, for messages that belong to no request. It is reopened whenever it ends, if the server offers
     it. A server that speaks HTTP+SSE only (2024-11-05) is recognized when the session is opened (L-HTTP-22). Leaving the block
     closes the open requests, which cancels those without a session, and deletes the session (in two seconds at most).
+
+    Raises:
+        AuthorizationError: the login failed.
     """
     limits = ClientLimits(connect_timeout, post_timeout, max_message)
-    async with open_http(limits, headers) as http, open_background() as nursery:
+    async with (
+        open_credentials(auth, url, connect_timeout) as credentials,
+        open_http(limits, headers, credentials) as http,
+        open_background() as nursery,
+    ):
+        await log_in_if_asked(http, url, credentials, connect_timeout)
         channel = HttpChannel(url, http, nursery, limits)
         try:
             yield channel
@@ -153,6 +165,7 @@ class HttpChannel(MessageChannel):
         if self._closed:
             return
         self._closed = True
+        end_retries(self._connection.http)
         self._connection.requests.cancel_all()
         self._standalone.cancel()
         if self._connection.has_session_id:
@@ -222,6 +235,9 @@ class HttpChannel(MessageChannel):
                 return await self._post_once(envelope, what)
             except httpx2.HTTPError as error:
                 failure = error_text(error)
+            except AuthorizationError as error:
+                failure = str(error)
+                break
             if attempt + 1 < attempts:
                 await trio.sleep(BACKOFF.delay(attempt))
         self._records.log("a %s did not reach %s: %s", what, self._connection.shown, failure)
@@ -329,5 +345,5 @@ class HttpChannel(MessageChannel):
             try:
                 async with connection.http.stream("DELETE", connection.url, headers=connection.session):
                     pass
-            except httpx2.HTTPError as error:
+            except (httpx2.HTTPError, AuthorizationError) as error:
                 logger.debug("the session was not deleted: %s", error)

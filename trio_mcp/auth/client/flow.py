@@ -1,0 +1,162 @@
+"""What a program says of its logins, and the whole of one login as steps."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ...errors import AuthorizationError
+from ..challenges import Challenge
+from .client_authentication import PrivateKey
+from .discovery import Resource, discover
+from .grants import DPOP, ClientAtServer, Grant, Tokens
+from .registration import ClientIdentity, Registration, register
+from .scopes import choose_scopes
+from .steps import Steps
+from .stored import Login, TokenStore
+
+OpenBrowser: TypeAlias = Callable[[str], Awaitable[str | None]]
+"""An async function that opens an authorization URL; returns None, or the URL of the redirect if it has received that itself."""
+
+INVALID_CLIENT = "invalid_client"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Flow:
+    """How tokens are got; what `OAuth` and the other settings become.
+
+    Attributes:
+        grant: returns the grant; it may call functions of the program.
+        browser: opens the page of a login; None for a grant without a user.
+        interactive: whether a page may be opened.
+        names_issuer: the program names an authorization server, which may be at a private address then.
+    """
+
+    identity: ClientIdentity
+    grant: Callable[[], Awaitable[Grant]]
+    store: TokenStore
+    issuer: str | None = None
+    names_issuer: bool = False
+    scopes: tuple[str, ...] | None = None
+    key: PrivateKey | None = None
+    browser: OpenBrowser | None = None
+    interactive: bool = True
+    redirect_port: int = 0
+    dpop: bool = False
+    sends_resource: bool = True
+
+    def accepts(self, login: Login) -> bool:
+        """Return whether a stored login is one of this client."""
+        return (
+            (self.issuer is None or self.issuer == login.server.issuer)
+            and (self.identity.client_id is None or self.identity.client_id == login.registration.client_id)
+            and (not self.dpop or login.tokens.kind == DPOP)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginRequest:
+    """Why a login is needed, and what is there for it.
+
+    Attributes:
+        challenge: of the response that asked for it.
+        before: the login that was there; its registration is used again, and for a step-up its scopes.
+        is_step_up: whether the tokens lacked scopes.
+        redirect_uri: where the browser goes after the login.
+        dpop_key: the key for the tokens, as a JWK.
+    """
+
+    url: str
+    challenge: Challenge
+    before: Login | None = None
+    is_step_up: bool = False
+    redirect_uri: str = ""
+    dpop_key: str | None = None
+
+
+def log_in(flow: Flow, grant: Grant, request: LoginRequest, clock: Callable[[], float]) -> Steps[Login]:
+    """Get tokens for a server, and return the login. Raises `AuthorizationError`."""
+    known = None if request.before is None else request.before.registration
+    resource = yield from discover(
+        request.url, request.challenge.resource_metadata, flow.issuer, None if known is None else known.issuer
+    )
+    scope = scopes_for(flow, resource, request)
+    registration = yield from register(flow.identity, resource.server, request.redirect_uri, known, clock())
+    try:
+        tokens = yield from grant(client_at(flow, resource, registration, request, clock), scope)
+    except AuthorizationError as error:
+        # The server has forgotten the client that it had registered.
+        if error.oauth_error != INVALID_CLIENT or registration is not known:
+            raise
+        registration = yield from register(flow.identity, resource.server, request.redirect_uri, None, clock())
+        tokens = yield from grant(client_at(flow, resource, registration, request, clock), scope)
+    return Login(
+        url=request.url,
+        resource=resource.uri if flow.sends_resource else None,
+        server=resource.server,
+        registration=registration,
+        tokens=tokens,
+        requested=scope,
+        dpop_key=request.dpop_key,
+    )
+
+
+def scopes_for(flow: Flow, resource: Resource, request: LoginRequest) -> str | None:
+    before = request.before.scopes if request.is_step_up and request.before is not None else ()
+    return choose_scopes(
+        flow.scopes,
+        request.challenge.scope,
+        resource.scopes,
+        before,
+        is_step_up=request.is_step_up,
+        offered=resource.server.scopes,
+        wants_refresh=flow.browser is not None,
+    )
+
+
+def client_at(
+    flow: Flow,
+    resource: Resource,
+    registration: Registration,
+    request: LoginRequest,
+    clock: Callable[[], float],
+) -> ClientAtServer:
+    return ClientAtServer(
+        server=resource.server,
+        registration=registration,
+        resource=resource.uri if flow.sends_resource else None,
+        redirect_uri=request.redirect_uri,
+        key=flow.key,
+        dpop=flow.dpop,
+        clock=clock,
+    )
+
+
+def client_of(flow: Flow, login: Login, clock: Callable[[], float]) -> ClientAtServer:
+    """Return the client that refreshes the tokens of a login."""
+    registration = login.registration
+    if flow.identity.client_id == registration.client_id and flow.identity.secret is not None:
+        # The program may have a newer secret than the store.
+        registration = Registration(
+            registration.issuer, registration.client_id, flow.identity.secret, registration.method
+        )
+    return ClientAtServer(
+        server=login.server,
+        registration=registration,
+        resource=login.resource,
+        key=flow.key,
+        dpop=login.tokens.kind == DPOP,
+        clock=clock,
+    )
+
+
+def without_refresh(login: Login, *, forget_client: bool) -> Login:
+    """Return a login whose refresh token was refused. The access token may still be good.
+
+    Args:
+        forget_client: the server does not know the client any more, so it registers again.
+    """
+    tokens: Tokens = replace(login.tokens, refresh=None)
+    known = replace(login.registration, expires_at=0.0) if forget_client else login.registration
+    return replace(login, tokens=tokens, registration=known)
