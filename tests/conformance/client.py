@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 import trio
+from logging_in import REFUSALS, auth_for
 
 from trio_mcp.client import Client, accept, accept_defaults
+from trio_mcp.errors import AuthorizationError, McpError
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue
 
 Play: TypeAlias = Callable[[Client], Awaitable[None]]
@@ -38,10 +40,18 @@ STAND_INS: Mapping[str, JsonValue] = {
 
 def main() -> None:
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
-    play = SCENARIOS.get(scenario)
+    play = SCENARIOS.get(scenario, call_every_tool if scenario.startswith("auth/") else None)
     if play is None:
         sys.exit(f"there is nothing here that plays the scenario {scenario!r}")
-    trio.run(connected, sys.argv[-1], play)
+    refused = REFUSALS.get(scenario)
+    try:
+        trio.run(connected, sys.argv[-1], play)
+    except McpError as error:
+        kind = error.kind if isinstance(error, AuthorizationError) else "rejected"
+        if kind != refused:
+            raise
+    else:
+        assert refused is None, f"the client did not refuse with {refused}"
 
 
 async def connected(url: str, play: Play) -> None:
@@ -50,9 +60,21 @@ async def connected(url: str, play: Play) -> None:
     mode = "auto" if revision == MODERN else revision
     with trio.fail_after(LIMIT):
         async with Client.connect(
-            url, mode=mode, on_elicit=answered, on_sample=lambda _request: "So be it.", on_roots=list
+            url,
+            mode=mode,
+            auth=auth_for(os.environ["MCP_CONFORMANCE_SCENARIO"], context()),
+            on_elicit=answered,
+            on_sample=lambda _request: "So be it.",
+            on_roots=list,
         ) as client:
             await play(client)
+
+
+def context() -> JsonObject:
+    """What the scenario gives to know; empty if it gives nothing."""
+    found = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    assert isinstance(found, dict)
+    return found
 
 
 def answered(question: ElicitRequestFormParams) -> ElicitResult:

@@ -116,11 +116,6 @@ def active(suite: Suite, role: Role) -> list[str]:
     return [name for name in listed(suite, role) if name not in STABLE_PENDING]
 
 
-def but_auth(names: Names) -> Names:
-    """OAuth is not built yet."""
-    return lambda suite, role: [name for name in names(suite, role) if not name.startswith("auth/")]
-
-
 def forced(revision: str) -> tuple[str, ...]:
     """The flags that run one scenario over the wire of a revision."""
     return ("--spec-version", revision, "--force")
@@ -141,7 +136,7 @@ def modern_server(revision: str, title: str, expected: int, names: Names) -> Sel
 
 
 def client(revision: str, title: str, expected: int, names: Names) -> Selection:
-    return Selection("client", ALPHA, f"{title} @{revision}", expected, but_auth(names), forced(revision))
+    return Selection("client", ALPHA, f"{title} @{revision}", expected, names, forced(revision))
 
 
 SELECTIONS = (
@@ -154,10 +149,12 @@ SELECTIONS = (
     modern_server(MODERN, "required", 37, required(MODERN)),
     modern_server(MODERN, "unscored", 3, unscored(MODERN, *LATER)),
     modern_server(MODERN, "tasks", 10, unscored(MODERN, "extension")),
-    Selection("client", STABLE, "core", 4, but_auth(all_of(HANDSHAKE))),
-    client("2025-06-18", "all", 2, all_of("2025-06-18")),
-    client(HANDSHAKE, "required", 4, required(HANDSHAKE)),
+    Selection("client", STABLE, "core", 18, all_of(HANDSHAKE)),
+    client("2025-06-18", "all", 5, all_of("2025-06-18")),
+    client(HANDSHAKE, "required", 18, required(HANDSHAKE)),
     client(HANDSHAKE, "unscored", 1, unscored(HANDSHAKE, *LATER)),
-    client(MODERN, "required", 7, required(MODERN)),
+    client(HANDSHAKE, "extensions", 6, unscored(HANDSHAKE, "extension")),
+    client(MODERN, "required", 32, required(MODERN)),
     client(MODERN, "unscored", 1, unscored(MODERN, *LATER)),
+    client(MODERN, "extensions", 6, unscored(MODERN, "extension")),
 )

@@ -10,7 +10,8 @@
 #   401                         fewer than 2 logins for this request             LOG_IN: discover again, since the issuer may
 #                                                                                have moved; then try again
 #   401                         else                                             REFUSE: `AuthorizationError`
-#   403 insufficient_scope      fewer than 2 step-ups for this request           STEP_UP: log in with more scopes, try again
+#   403 insufficient_scope      fewer than 2 step-ups for this request, and      STEP_UP: log in with more scopes, try again
+#                               for these scopes in this channel
 #   any other                                                                    RETURN: the response is the caller's
 #
 # Before a request, tokens that expire within 30 seconds are refreshed. A refresh runs under the lock of the store: whoever gets
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -57,6 +59,8 @@ LOGIN_SECONDS: Final = 300.0
 MAX_LOGINS: Final = 2
 MAX_STEP_UPS: Final = 2
 MAX_ADOPTIONS: Final = 3
+MAX_REMEMBERED: Final = 1000
+"""Scopes that are remembered; a server that asks for more gets no further login."""
 NO_CHALLENGE: Final = Challenge("", {})
 SCHEMES: Final = {BEARER: "Bearer", DPOP: "DPoP"}
 
@@ -227,6 +231,8 @@ class Authorizer:
         self._login: Login | None = None
         self._proofs: Proofs | None = None
         self._running: RunningLogin | None = None
+        self._step_ups = Counter[str]()
+        """How often each challenged scope led to a login in this channel."""
 
     # for requests
 
@@ -270,6 +276,13 @@ class Authorizer:
     def learn_nonce(self, url: str, headers: Mapping[str, str]) -> bool:
         """Keep the nonce for DPoP in the headers of a response, and return whether it is a new one."""
         return self._proofs is not None and self._proofs.learn(url, headers)
+
+    def step_ups_for(self, challenge: Challenge) -> int:
+        """Return how often the scopes of a challenge led to a login already (L-AUTH-9c)."""
+        wanted = (challenge.scope or "").split()
+        if len(self._step_ups) > MAX_REMEMBERED:
+            return MAX_STEP_UPS
+        return min((self._step_ups[scope] for scope in wanted), default=self._step_ups[""])
 
     # the store
 
@@ -365,6 +378,8 @@ class Authorizer:
         before = await self._load()
         if before is not None and (sent is None or before.tokens.access != sent.access):
             return
+        if is_step_up:
+            self._step_ups.update((challenge.scope or "").split() or [""])
         if self._flow.browser is not None and not self._flow.interactive:
             raise self._login_required(challenge, before, is_step_up=is_step_up)
         if self._flow.dpop and self._proofs is None:
