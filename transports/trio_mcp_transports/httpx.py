@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from time import time
-from typing import Final
+from typing import Final, cast
 
 import httpx2
 import trio
@@ -33,7 +33,7 @@ from trio_mcp.protocol.jsonrpc import (
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime.loop_turn import MANY_PIECES, BodyTooLarge, PiecesInTurns, PiecesTooSmall
 from trio_mcp.session import Envelope, Received, Sent
-from trio_mcp.session.transport import HeaderSource, ServerCredentials
+from trio_mcp.session.transport import HeaderSource, HttpAuth, ServerCredentials
 
 from .authorizing import Authorizing
 from .connecting import HeadersFailed, certificate_hint, current_headers, is_plain_text
@@ -165,7 +165,7 @@ def is_event_stream(response: httpx2.Response) -> bool:
 
 
 def open_http(
-    limits: ClientLimits, headers: HeaderSource | None, auth: httpx2.Auth | ServerCredentials | None = None
+    limits: ClientLimits, headers: HeaderSource | None, auth: ServerCredentials | HttpAuth | None = None
 ) -> httpx2.AsyncClient:
     """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
     # No limit for reads: a stream is silent for as long as nothing happens. Those who wait for an answer have limits of
@@ -177,7 +177,7 @@ def open_http(
     return httpx2.AsyncClient(
         timeout=timeout,
         limits=connections,
-        auth=source if auth is None else Authorizing(auth, source),
+        auth=source if auth is None else Authorizing(cast("ServerCredentials | httpx2.Auth", auth), source),
         headers={"accept-encoding": ", ".join(CODINGS), **given},
         event_hooks={"response": [check_coding]},
     )

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from ..base import late
 
 if TYPE_CHECKING:
+    from ..errors import AuthorizationError as AuthorizationError
+    from ..http.authenticator import CannotVerify as CannotVerify, CredentialsRejected as CredentialsRejected
+    from .client.keyring_tokens import KeyringTokens as KeyringTokens
     from .client.options import (
         ClientCredentials as ClientCredentials,
         EnterpriseManaged as EnterpriseManaged,
@@ -16,8 +19,6 @@ if TYPE_CHECKING:
     )
     from .client.stored import Login as Login, TokenStore as TokenStore
     from .client.token_files import MemoryTokens as MemoryTokens, TokenFiles as TokenFiles
-    from ..errors import AuthorizationError as AuthorizationError
-    from ..http.authenticator import CannotVerify as CannotVerify, CredentialsRejected as CredentialsRejected
     from .server.any_of import any_of as any_of
     from .server.introspection import introspection as introspection
     from .server.jwt import jwt as jwt
@@ -28,6 +29,7 @@ else:
         __name__,
         {
             "client.options": "ClientCredentials EnterpriseManaged OAuth WorkloadIdentity",
+            "client.keyring_tokens": "KeyringTokens",
             "client.stored": "Login TokenStore",
             "client.token_files": "MemoryTokens TokenFiles",
             "trio_mcp.errors": "AuthorizationError",

@@ -49,6 +49,11 @@ def split_url(url: str) -> SplitResult:
     return parts
 
 
+def over_http(url: str) -> str:
+    """Return the URL of a WebSocket with the scheme of the request that opens it, and any other as it is."""
+    return f"http{url[2:]}" if url[:2].lower() == "ws" else url
+
+
 def origin(url: str) -> str:
     """Return the scheme, host and port of a URL, in lower case and without the default port. Raises `ValueError`."""
     parts = split_url(url)

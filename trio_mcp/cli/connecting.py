@@ -24,6 +24,7 @@ from ..session.calls.services import ONE_CLIENT
 from .command import run_command
 from .connection_options import Answering, Connecting
 from .errors import CommandError, Status, translate_errors
+from .logins import login_for
 from .targets.target import CommandTarget, PythonTarget, Target, UrlTarget
 from .terminal.line_reading import Terminal
 from .terminal.messages import show_log
@@ -84,6 +85,8 @@ async def copy(pipe: trio.abc.ReceiveStream, copied: trio.Event) -> None:
 
 
 GIVE_HEADER: Final = "give --header authorization='Bearer ...'"
+LOGIN: Final = "trio-mcp login"
+"""What the error says of a server that nobody has logged in to."""
 Use = Callable[[Client, Prompting], Awaitable[int]]
 """What a command does with a connected client; returns the exit status."""
 
@@ -138,6 +141,8 @@ def advice_for(target: Target, text: str) -> str | None:
         return None
     if "--allowed-host" in text or "HTTP 421" in text:
         return f"start it with --allowed-host {urlsplit(target.url).hostname}"
+    if LOGIN in text:
+        return f"or {GIVE_HEADER}"
     if wants_credentials(target, text):
         return GIVE_HEADER
     return f"{GIVE_HEADER}, if it authenticates its callers" if "HTTP 403" in text else None
@@ -145,7 +150,8 @@ def advice_for(target: Target, text: str) -> str | None:
 
 def wants_credentials(target: Target, text: str) -> bool:
     """Return whether an error is a 401: one without a JSON-RPC error shows its status, and ours names the header."""
-    return isinstance(target, UrlTarget) and ("HTTP 401" in text or "Authorization header" in text)
+    words = ("HTTP 401", "Authorization header", LOGIN)
+    return isinstance(target, UrlTarget) and any(each in text for each in words)
 
 
 def check_certificates() -> None:
@@ -177,7 +183,8 @@ def client_for(connecting: Connecting, answering: Answering, prompting: Promptin
     target = connecting.target
     if isinstance(target, UrlTarget):
         try:
-            return connect(target.url, headers={**target.headers, **connecting.headers})
+            headers, login = {**target.headers, **connecting.headers}, login_for(target, connecting.headers)
+            return connect(target.url, headers=headers, auth=login)
         # A URL without a host, or a header that no request can have.
         except (ValueError, TypeError) as error:
             raise CommandError(str(error)) from error

@@ -30,6 +30,9 @@ FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
         "list": "list the tools, resources and prompts of a server",
         "read": "read a resource of a server",
         "prompt": "get a prompt of a server",
+        "login": "log in to a server with a browser",
+        "logout": "revoke and delete the tokens for a server",
+        "whoami": "list the servers that you are logged in to",
         "tasks": "list, show, follow or cancel the tasks of a server",
     },
     "Check": {

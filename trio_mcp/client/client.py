@@ -170,7 +170,7 @@ class Client(TaskMethods):
             probe_timeout=probe_timeout,
             wait_if_busy=wait_if_busy,
             cache=cache_view(
-                cache, found, principal, options.get("headers"), options.get("auth"), handlers.capabilities
+                cache, found, principal, options.get("headers"), handlers.capabilities, options.get("auth")
             ),
         )
         connect = channel_opener(

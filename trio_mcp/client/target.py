@@ -125,7 +125,7 @@ def open_target(
             if not callable(value):
                 check_headers(check_str_mapping(option, value))
         elif option == "auth" and value is not None:
-            check_auth(value)
+            check_auth(value, over_http=name != "websocket")
         elif option in MAPPINGS and value is not None:
             check_str_mapping(option, value)
     return transport.connect(target, **options)
@@ -164,8 +164,10 @@ def check_url(url: str) -> None:
         raise ValueError(f"{url!r:.200} is not a URL with a host and a port that there is, such as {example!r}")
 
 
-def check_auth(auth: object) -> None:
+def check_auth(auth: object, *, over_http: bool = True) -> None:
     """Raise `TypeError` or `ValueError` unless this is a value of `auth=`. The error does not show it."""
+    if not over_http and hasattr(auth, "async_auth_flow"):
+        raise TypeError("auth= takes an httpx2.Auth over HTTP only: over WebSocket pass a token, or a function for it")
     if isinstance(auth, type):
         raise TypeError(f"auth= takes an object, not a class: {auth.__name__}(...)")
     if isinstance(auth, str):
@@ -224,8 +226,8 @@ def cache_view(
     target: object,
     principal: str | None,
     headers: object,
-    auth: object,
     capabilities: ClientCapabilities,
+    auth: object = None,
 ) -> CacheView:
     """Return the part of a cache that a client of `target` uses."""
     if cache is None:

@@ -6,7 +6,7 @@
 Nothing is started, and no file is changed.
 """
 
-from .entries import CommandServer, FoundServer, HostServer, UrlServer, read_servers
+from .entries import CommandServer, FoundServer, HostServer, OAuthClient, UrlServer, read_servers
 from .files import (
     McpJson,
     find_comments,
@@ -23,6 +23,7 @@ __all__ = [
     "FoundServer",
     "HostServer",
     "McpJson",
+    "OAuthClient",
     "UrlServer",
     "Variables",
     "find_comments",

@@ -34,7 +34,12 @@ ALIASES: Final = {"environment": "env", "transport": "type", "cmd": "command", "
 LISTS: Final = ("includeTools", "excludeTools", "disabledTools", "tools")
 FLAGS: Final = ("disabled", "enabled")
 OF_COMMANDS: Final = ("command", "args", "env", "envFile", "cwd")
-OF_URLS: Final = (*URLS, "headers")
+OF_URLS: Final = (*URLS, "headers", "oauth", "auth")
+OAUTH_MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "oauth": {"clientId": "client_id", "callbackPort": "redirect_port", "scopes": "scopes"},
+    "auth": {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret", "scopes": "scopes"},
+}
+"""How Claude Code and Cursor write the OAuth client of a server."""
 UNUSED: Final = frozenset(
     {
         "alwaysAllow",
@@ -89,6 +94,21 @@ class CommandServer(StoredServer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthClient:
+    """The OAuth client that a file names for a server, as it was registered by hand.
+
+    Attributes:
+        scopes: those to request; None for those that the server asks for.
+        redirect_port: the port of its redirect URI; 0 for any.
+    """
+
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scopes: tuple[str, ...] | None = None
+    redirect_port: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UrlServer(StoredServer):
     """A server that is reached at a URL.
 
@@ -96,11 +116,13 @@ class UrlServer(StoredServer):
         url: where.
         headers: sent with every request.
         wire: "http", "sse" or "websocket".
+        oauth: the client for logging in; None if the file names none.
     """
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     wire: Wire = "http"
+    oauth: OAuthClient | None = None
 
 
 HostServer: TypeAlias = CommandServer | UrlServer
@@ -195,7 +217,41 @@ class Entry:
             wire = "websocket" if url.lower().startswith(("ws://", "wss://")) else "http"
         only, without = self._tools()
         return UrlServer(
-            name=self._name, only=only, without=without, url=url, headers=self._mapping("headers"), wire=wire
+            name=self._name,
+            only=only,
+            without=without,
+            url=url,
+            headers=self._mapping("headers"),
+            wire=wire,
+            oauth=self._oauth(),
+        )
+
+    def _oauth(self) -> OAuthClient | None:
+        found = [key for key in OAUTH_MEMBERS if self._members.get(key) is not None]
+        if len(found) > 1:
+            raise ConfigurationError(f"{self._where} has both 'oauth' and 'auth'; write one of them")
+        return self._oauth_client(found[0]) if found else None
+
+    def _oauth_client(self, key: str) -> OAuthClient:
+        value = self._members[key]
+        if not isinstance(value, dict):
+            raise ConfigurationError(f"{self._where}.{key} must be an object")
+        for name in value.keys() - OAUTH_MEMBERS[key].keys():
+            self._warnings.append(f"{self._where}.{key}.{name} is unknown, and was ignored")
+        members = {known: value[name] for name, known in OAUTH_MEMBERS[key].items() if value.get(name) is not None}
+        port, scopes = members.pop("redirect_port", 0), members.pop("scopes", None)
+        if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
+            raise ConfigurationError(f"{self._where}.{key}.callbackPort must be the number of a port")
+        # One text with spaces in Claude Code, a list in Cursor.
+        parts = scopes.split() if isinstance(scopes, str) else scopes
+        if not isinstance(parts, list | None):
+            raise ConfigurationError(f"{self._where}.{key}.scopes must be a list of strings, or a string")
+        texts = {name: self._expanded(text, f"{key}.{name}") for name, text in members.items()}
+        return OAuthClient(
+            client_id=texts.get("client_id"),
+            client_secret=texts.get("client_secret"),
+            scopes=None if parts is None else tuple(self._expanded(each, f"{key}.scopes") for each in parts),
+            redirect_port=port,
         )
 
     def _wire(self) -> Wire | None:

@@ -98,7 +98,8 @@ def behind_target(target: object, options: Mapping[str, object]) -> Behind:
         return behind_target(target.target, target.transport_options)
     found = connectable(target)
     if isinstance(found, str):
-        return Behind(credentials=credentials_of(found, options.get("headers")))
+        has_login = options.get("auth") is not None
+        return Behind(credentials="a login" if has_login else credentials_of(found, options.get("headers")))
     if not isinstance(found, Sequence):
         return Behind(server=found)
     words = [os.fspath(cast("str", word)) for word in found]

@@ -23,8 +23,9 @@ from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 from trio_mcp.session.client import CLOSED
 from trio_mcp.session.transport import AnyAuth, HeaderSource
 
-from ..authorizing import log_in_if_asked, open_credentials
+from ..authorizing import log_in_if_asked
 from ..background import open_background
+from ..credentials import open_credentials
 from ..httpx import (
     CONNECT_TIMEOUT,
     EVENT_STREAM,

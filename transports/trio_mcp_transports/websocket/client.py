@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, cast
 
 import trio
 from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
@@ -23,10 +24,11 @@ from trio_mcp.errors import Disconnected
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.session import Envelope, MessageChannel, Received
-from trio_mcp.session.transport import HeaderSource
+from trio_mcp.session.transport import AnyAuth, HeaderSource, ServerCredentials
 
 from ..background import open_background
 from ..connecting import HeadersFailed, current_headers
+from ..credentials import open_credentials
 from .close_codes import CLOSE_BINARY, Close
 from .handshake import Address, HandshakeRejected, LimitedStream, error_text, open_socket, open_wire
 
@@ -53,6 +55,7 @@ async def connect(
     url: str,
     *,
     headers: HeaderSource | None = None,
+    auth: AnyAuth | None = None,
     connect_timeout: float = CONNECT_TIMEOUT,
     write_deadline: float = WRITE_DEADLINE,
     ping_interval: float = PING_INTERVAL,
@@ -64,6 +67,8 @@ async def connect(
     Args:
         headers: sent with the request that opens the connection, for example `{"authorization": "Bearer ..."}`; or a function
             that returns them, called for each connection.
+        auth: how the client authenticates, as over HTTP but for an `httpx2.Auth`; a login takes place before the connection is
+            open.
         connect_timeout: seconds to connect and complete the handshake.
         write_deadline: seconds that the server may take to read one message.
         ping_interval: seconds without data after which the server is pinged; after as many more, the connection is closed.
@@ -72,25 +77,66 @@ async def connect(
 
     Raises:
         Disconnected: the server was not reached, or rejected the connection; the message has its status and reason.
+        AuthorizationError: the login failed.
         ValueError: the URL is not valid.
     """
-    address, shown = Address.of(url), shown_url(url)
-    async with open_background() as nursery:
-        channel = WebSocketChannel(nursery, max_message, write_deadline)
+    opening = Opening(Address.of(url), url, headers, connect_timeout, tls)
+    async with open_credentials(auth, url, connect_timeout) as credentials, open_background() as nursery:
+        made = partial(WebSocketChannel, nursery, max_message, write_deadline)
+        channel = await opening.authorized(made, cast("ServerCredentials | None", credentials))
         try:
-            try:
-                with trio.move_on_after(connect_timeout):
-                    await channel.open(address, await current_headers(headers), tls)
-            except (OSError, HeadersFailed) as error:
-                raise Disconnected(f"{shown}: {error_text(error)}") from error
-            except HandshakeRejected as refusal:
-                raise Disconnected(f"{shown}: {refusal}") from refusal.__cause__
-            if not channel.is_open:
-                raise Disconnected(f"{shown}: it did not open within {connect_timeout:g} seconds")
             nursery.start_soon(channel.keep_alive, ping_interval)
             yield channel
         finally:
             await channel.aclose()
+
+
+class Opening(NamedTuple):
+    """How a connection is opened."""
+
+    address: Address
+    url: str
+    headers: HeaderSource | None
+    seconds: float
+    tls: ssl.SSLContext | None
+
+    async def authorized(
+        self, made: Callable[[], WebSocketChannel], credentials: ServerCredentials | None
+    ) -> WebSocketChannel:
+        """Return an open channel; try again with other credentials if the server rejects the connection for want of them.
+
+        Args:
+            made: returns a channel that is not open.
+
+        Raises:
+            Disconnected, AuthorizationError: there is no connection.
+
+        A cancel leaves nothing open.
+        """
+        attempts = None if credentials is None else credentials.attempts("GET", self.url)
+        while True:
+            try:
+                # Without the limit of the connection: a login may take minutes.
+                own = {} if attempts is None else await attempts.headers()
+                return await self._open(made(), own)
+            except HandshakeRejected as rejection:
+                if attempts is None or not await attempts.retry(rejection.status, rejection.headers):
+                    raise Disconnected(f"{shown_url(self.url)}: {rejection}") from rejection.__cause__
+            except (OSError, HeadersFailed) as error:
+                raise Disconnected(f"{shown_url(self.url)}: {error_text(error)}") from error
+
+    async def _open(self, channel: WebSocketChannel, own: Mapping[str, str]) -> WebSocketChannel:
+        """Open a channel; it is closed again if that fails."""
+        try:
+            with trio.move_on_after(self.seconds):
+                given = await current_headers(self.headers)
+                await channel.open(self.address, {**given, **own}, self.tls)
+            if not channel.is_open:
+                raise Disconnected(f"{shown_url(self.url)}: it did not open within {self.seconds:g} seconds")
+        except BaseException:
+            await channel.aclose()
+            raise
+        return channel
 
 
 class PendingWrite(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -145,7 +146,17 @@ PERHAPS_TLS = "; is it wss:// instead of ws://?"
 
 
 class HandshakeRejected(Exception):
-    """The server did not let the connection be opened; the text says how."""
+    """The server did not let the connection be opened; the text says how.
+
+    Attributes:
+        status: of its response; 0 if there was none.
+        headers: of its response, with names in lower case.
+    """
+
+    def __init__(self, why: str, status: int = 0, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__(why)
+        self.status = status
+        self.headers = headers
 
 
 async def open_socket(
@@ -186,7 +197,7 @@ async def open_socket(
     if socket is None:
         # A server that speaks TLS closes a connection without it.
         question = "" if address.secure else PERHAPS_TLS
-        raise HandshakeRejected(tasks.failure or f"{CLOSED_BEFORE_UPGRADE}{question}")
+        raise tasks.rejection or HandshakeRejected(tasks.failure or f"{CLOSED_BEFORE_UPGRADE}{question}")
     # A server that ignores the subprotocol does not know MCP over WebSocket, and would answer the first message with
     # anything.
     if socket.subprotocol != subprotocol:
@@ -199,6 +210,7 @@ class ReaderNursery:
 
     def __init__(self, nursery: trio.Nursery, failed: Failed, opening: trio.CancelScope) -> None:
         self.failure: str | None = None
+        self.rejection: HandshakeRejected | None = None
         self._nursery = nursery
         self._failed = failed
         self._opening = opening
@@ -211,7 +223,9 @@ class ReaderNursery:
         try:
             await reader()
         except ConnectionRejected as rejection:
-            self._fail(rejection_text(rejection))
+            why = rejection_text(rejection)
+            self.rejection = HandshakeRejected(why, rejection.status_code, headers_in(rejection))
+            self._fail(why)
         # What the reader raises is reported to the users of the connection, and ends nothing else.
         except Exception as error:  # noqa: BLE001
             self._fail(f"the connection failed: {error_text(error)}")
@@ -232,6 +246,15 @@ def rejection_text(rejection: ConnectionRejected) -> str:
     text = message.error.message if isinstance(message, ErrorResponse) else body.decode("utf-8", "replace")
     words = " ".join(text.split())[:200]
     return f"the server answered HTTP {rejection.status_code}{': ' if words else ''}{words}"
+
+
+def headers_in(rejection: ConnectionRejected) -> dict[str, str]:
+    """The headers of a refusal; several of one name are joined."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in rejection.headers or ():
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
 
 
 def error_text(error: BaseException) -> str:

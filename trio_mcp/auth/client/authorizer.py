@@ -39,7 +39,7 @@ from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from .. import client as late
 from ..addresses import Reach, is_loopback
 from ..challenges import Challenge, parse_challenges
-from ..uris import canonical, origin, split_url
+from ..uris import canonical, origin, over_http, split_url
 from .driver import Driver
 from .flow import INVALID_CLIENT, Flow, LoginRequest, client_of, log_in, without_refresh
 from .grants import BEARER, DPOP, Tokens, refresh
@@ -341,8 +341,8 @@ class Authorizer:
 
     # logging in
 
-    async def log_in(self, challenge: Challenge, sent: Tokens | None, *, is_step_up: bool = False) -> None:
-        """Log in, or join a login that runs; return when there are other tokens than `sent`.
+    async def log_in(self, challenge: Challenge, sent: Tokens | None, *, is_step_up: bool = False) -> Login:
+        """Log in, or join a login that runs, and return the login when it has other tokens than `sent`.
 
         Raises:
             AuthorizationError: the login failed, or this program may not ask the user.
@@ -357,6 +357,8 @@ class Authorizer:
         if running.failure is not None:
             failure = running.failure
             raise AuthorizationError(*failure.args, kind=failure.kind, oauth_error=failure.oauth_error)
+        assert self._login is not None
+        return self._login
 
     async def _run_login(
         self, running: RunningLogin, challenge: Challenge, sent: Tokens | None, *, is_step_up: bool
@@ -438,8 +440,3 @@ class Authorizer:
         wanted = dict.fromkeys([*(before.scopes if before is not None else ()), *(challenge.scope or "").split()])
         options = "".join(f" --scope {shlex.quote(scope)}" for scope in wanted)
         return login_required(self._url, "the token lacks scopes that this needs; log in again", options)
-
-
-def over_http(url: str) -> str:
-    """Return the URL of a WebSocket with the scheme of the request that opens it."""
-    return f"http{url[2:]}" if url[:2].lower() == "ws" else url

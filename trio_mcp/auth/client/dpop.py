@@ -57,7 +57,7 @@ class Proofs:
             claims["ath"] = urlsafe_b64encode(digest).rstrip(b"=").decode()
         if (nonce := self._nonces.get(origin(url))) is not None:
             claims["nonce"] = nonce
-        header: dict[str, JsonValue] = {"alg": ALGORITHM, "typ": "dpop+jwt", "jwk": self._key.as_dict(private=False)}
+        header: dict[str, object] = {"alg": ALGORITHM, "typ": "dpop+jwt", "jwk": self._key.as_dict(private=False)}
         return jwt.encode(header, claims, self._key, algorithms=[ALGORITHM])
 
     def learn(self, url: str, headers: Mapping[str, str]) -> bool:

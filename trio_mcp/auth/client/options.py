@@ -5,7 +5,7 @@ from __future__ import annotations
 import webbrowser
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from typing import TypeAlias
@@ -14,6 +14,7 @@ import trio
 
 from ...base.checks import check_int, check_str, mistake
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
+from ...mcp_json import OAuthClient
 from ..uris import split_url
 from .authorizer import Authorizer, open_authorizer
 from .client_authentication import PrivateKey
@@ -108,6 +109,18 @@ class OAuth:
             sends_resource=self.resource,
         )
         return open_authorizer(flow, url)
+
+    def for_client(self, client: OAuthClient, /) -> OAuth:
+        """Return these settings with the client that a host's file names for a server; what is set here stays."""
+        if self.client_id is not None:
+            return self
+        return replace(
+            self,
+            client_id=client.client_id,
+            client_secret=client.client_secret,
+            scopes=self.scopes if self.scopes is not None else client.scopes,
+            redirect_port=self.redirect_port or client.redirect_port,
+        )
 
     async def _grant(self) -> Grant:
         return partial(code_grant, assume_pkce=self.assume_pkce)

@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ import trio
 from ...base.regular_files import open_regular, replacing
 from ...base.values import shown_url
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
+from ..uris import canonical, over_http
 from .stored import Login, dump_login, parse_login
 
 FOLDER_VARIABLE: Final = "TRIO_MCP_AUTH_DIR"
@@ -55,6 +56,18 @@ class TokenFiles:
     def file_of(self, url: str) -> Path:
         """Return the file for a server."""
         return self.folder / f"{sha256(url.encode()).hexdigest()[:32]}.json"
+
+    def has(self, url: str) -> bool:
+        """Return whether there is a login at a server, without reading it. Raises `ValueError` for a malformed URL."""
+        return self.file_of(canonical(over_http(url))).exists()
+
+    def known_urls(self) -> list[str]:
+        """Return the URLs of the servers with a login that can be read, sorted."""
+        found = []
+        for path in self.folder.glob("[!.]*.json"):
+            with suppress(AuthorizationError):
+                found.append(read_private(path))
+        return sorted(login.url for login in found if login is not None)
 
     async def read(self, url: str) -> Login | None:
         """Return the login at a server, or None.

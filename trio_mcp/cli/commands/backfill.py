@@ -99,7 +99,7 @@ def command_line(
         connect_to, own = transport_options(target, dict(headers), None)
         return int(check(RelayServer(connection(connect_to, own), Backfill(), behind=behind_target(connect_to, own))))
     secret = None if share_key else KEYS.get(provider_name(provider), KEYS["openai"])
-    connect_to, own = transport_options(target, dict(headers), secret)
+    connect_to, own = transport_options(target, dict(headers), secret, for_user=not over_http)
     connect = connection(connect_to, own)
     if not over_http:
         check_http_options(ctx)

@@ -22,6 +22,7 @@ from ..connecting import GIVE_HEADER, configure_log, started, target_errors, wan
 from ..connection_options import Connecting
 from ..diagnosis.machine_checks import Check, machine_checks
 from ..errors import CommandError, Status
+from ..logins import login_for
 from ..parameters import Seconds, TargetText, header_option, json_option
 from ..targets.loading import load_python
 from ..targets.target import CommandTarget, PythonTarget, UrlTarget, read_target
@@ -129,7 +130,7 @@ def plain_client(connecting: Connecting, headers: Mapping[str, str] | None = Non
         return Client.connect(target.words, mode=connecting.mode, env=env, cwd=target.cwd, stderr=subprocess.DEVNULL)
     own = {**target.headers, **connecting.headers, **(headers or {})}
     try:
-        return Client.connect(target.url, mode=connecting.mode, headers=own)
+        return Client.connect(target.url, mode=connecting.mode, headers=own, auth=login_for(target, own))
     except (ValueError, TypeError) as error:
         raise CommandError(str(error)) from error
 

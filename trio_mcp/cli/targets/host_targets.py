@@ -47,6 +47,6 @@ def entry_target(file: Path, host: Host, name: str) -> Target:
     match entry.server:
         case CommandServer(command=command, env=env, cwd=cwd):
             return CommandTarget(command, env, cwd)
-        case UrlServer(url=url, headers=headers):
-            return UrlTarget(url, headers)
+        case UrlServer(url=url, headers=headers, oauth=oauth):
+            return UrlTarget(url, headers, oauth)
     raise CommandError(f"the server {entry.name!r}: {entry.error}", Status.UNREACHABLE) from entry.error

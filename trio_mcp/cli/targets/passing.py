@@ -18,6 +18,7 @@ from ...relay.behind import ASKS, ASKS_NOTHING, UNKNOWN
 from ...server.running import LOADS_ONLY, RunCalled
 from ...session import MessageChannel, as_message_channel
 from ..errors import CommandError, Status
+from ..logins import login_for, stored_login_for
 from .loading import load_python
 from .target import CommandTarget, PythonTarget, Target, UrlTarget
 
@@ -30,20 +31,23 @@ def pass_on(
     Raises:
         CommandError: it could not be started or reached, or it has gone.
     """
-    far = proxied(target, headers)
+    far = proxied(target, headers, for_user=transport == "stdio")
     # The caller reports an address that cannot be listened on; on stdio there is none.
     with proxy_errors(listens=transport != "stdio"):
         far.run(transport, **options)
     return 0
 
 
-def proxied(target: CommandTarget | UrlTarget, headers: Mapping[str, str]) -> Proxy:
+def proxied(target: CommandTarget | UrlTarget, headers: Mapping[str, str], *, for_user: bool = False) -> Proxy:
     """Return a server that passes everything on to the one that a target names. Nothing is started yet.
+
+    Args:
+        for_user: as of `transport_options`.
 
     Raises:
         CommandError: the URL is malformed, or there are headers for a command.
     """
-    connect_to, own = transport_options(target, headers)
+    connect_to, own = transport_options(target, headers, for_user=for_user)
     with wrong_options():
         return proxy(connect_to, **own)  # type: ignore[arg-type]  # `own` has no keyword of `proxy`
 
@@ -70,19 +74,25 @@ def connection(connect_to: str | list[str], own: Mapping[str, object]) -> Connec
 
 
 def transport_options(
-    target: CommandTarget | UrlTarget, headers: Mapping[str, str], hidden: str | None = None
+    target: CommandTarget | UrlTarget,
+    headers: Mapping[str, str],
+    hidden: str | None = None,
+    *,
+    for_user: bool = False,
 ) -> tuple[str | list[str], dict[str, object]]:
     """Return a target as a client takes it, with the options of its transport.
 
     Args:
         hidden: the environment variable that a command does not get.
+        for_user: only the user who started this is served, and may log in. Otherwise the stored login is used, if there is one.
 
     Raises:
         CommandError: the URL is malformed, or there are headers for a command.
     """
     if isinstance(target, UrlTarget):
         check_server(target.url)
-        return target.url, {"headers": {**target.headers, **headers}}
+        login = (login_for if for_user else stored_login_for)(target, headers)
+        return target.url, {"headers": {**target.headers, **headers}, **({} if login is None else {"auth": login})}
     if headers:
         raise CommandError("--header is for the URL of a server; a command gets no headers")
     # Who wrote the command set the variables for it.

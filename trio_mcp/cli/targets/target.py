@@ -21,11 +21,14 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from ...base.values import shown_url
 from ..errors import CommandError, Status
+
+if TYPE_CHECKING:
+    from ...mcp_json import OAuthClient
 
 SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 SCHEMES: Final = ("http", "https", "ws", "wss")
@@ -68,10 +71,11 @@ class CommandTarget(NamedTuple):
 
 
 class UrlTarget(NamedTuple):
-    """The URL of a server; the headers come from the file of a host."""
+    """The URL of a server; the headers, and the client for logging in, come from the file of a host."""
 
     url: str
     headers: Mapping[str, str] = NOTHING
+    oauth: OAuthClient | None = None
 
 
 Target: TypeAlias = PythonTarget | CommandTarget | UrlTarget

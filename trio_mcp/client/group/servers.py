@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from ...base.checks import check_instance, mistake
-from ...mcp_json import CommandServer, HostServer, UrlServer
+from ...mcp_json import CommandServer, HostServer, OAuthClient, UrlServer
 from ...session import ChannelServer
+from ...session.transport import ClientAuth
 from ..changes import OnChange
 from ..client import Client
 from ..handlers import OnDisconnect
@@ -37,6 +38,15 @@ class GroupKeywords(ConnectKeywords, total=False):
     open_timeout: float
 
 
+@runtime_checkable
+class TakesClient(Protocol):
+    """Settings of a login that can be those of a client in a host's file; `OAuth` implements it."""
+
+    def for_client(self, client: OAuthClient, /) -> ClientAuth:
+        """Return the settings with this client, where they name none."""
+        ...
+
+
 Target: TypeAlias = str | Sequence[str] | ChannelServer
 """What `Client.connect` connects to: a URL, a command as a list of arguments, or a server in this process."""
 
@@ -52,6 +62,7 @@ class GroupServer:
         only: the tools to use, by the server's own names of them; all by default.
         without: the tools not to use, in the same way.
         options: keyword arguments of `Client.connect`.
+        oauth: the client for logging in that a host's file names; it completes the `auth` of the group.
     """
 
     target: Target
@@ -61,6 +72,7 @@ class GroupServer:
     without: ToolSelection | None = None
     # Not shown: headers and environments hold secrets.
     options: ConnectKeywords = field(default_factory=ConnectKeywords, repr=False)
+    oauth: OAuthClient | None = None
 
 
 AnyGroupServer: TypeAlias = Target | GroupServer | HostServer
@@ -95,7 +107,9 @@ def _made(server: AnyGroupServer) -> GroupServer:
             # A server of HTTP+SSE is a legacy one.
             wire: ConnectKeywords = {"mode": "legacy"} if server.wire == "sse" else {}
             options: ConnectKeywords = {**wire, "headers": server.headers}
-            return GroupServer(server.url, only=server.only, without=server.without, options=options)
+            return GroupServer(
+                server.url, only=server.only, without=server.without, options=options, oauth=server.oauth
+            )
         case _:
             return GroupServer(server)
 
@@ -115,8 +129,23 @@ def members_of(
     spaces = namespaces({name: server.prefix for name, server in servers.items()})
     for name, server in servers.items():
         more: ConnectKeywords = {} if for_server is None else for_server(name)
-        merged: ConnectKeywords = {**options, **more, **server.options}
+        merged: ConnectKeywords = {**_for_server(options, server), **more, **server.options}
         yield Member(name, spaces[name], ToolFilter(server.only, server.without), partial(_connect, server, merged))
+
+
+def _for_server(options: ConnectKeywords, server: GroupServer) -> ConnectKeywords:
+    """Return the options of a group for one of its servers: `auth` only for a URL that has no credentials of its own."""
+    auth = options.get("auth")
+    if auth is None:
+        return options
+    headers = server.options.get("headers")
+    has_own = isinstance(headers, Mapping) and any(name.lower() == "authorization" for name in headers)
+    if not isinstance(server.target, str) or has_own:
+        options = {**options}
+        del options["auth"]
+    elif server.oauth is not None and isinstance(auth, TakesClient):
+        options = {**options, "auth": auth.for_client(server.oauth)}
+    return options
 
 
 def _connect(server: GroupServer, options: ConnectKeywords, on_lost: OnDisconnect) -> Client:

@@ -1,0 +1,75 @@
+"""Logging in and out at once, apart from any connection: what `trio-mcp login` and `logout` do."""
+
+from __future__ import annotations
+
+import time
+
+from ...client.probing import probe
+from ...errors import AuthorizationError
+from ..addresses import Reach, is_loopback
+from ..fetching import fetch
+from ..uris import canonical, over_http, split_url
+from .authorizer import challenge_in
+from .client_authentication import authenticated
+from .driver import Driver
+from .options import OAuth
+from .steps import Post, Steps, fetched, rejection
+from .stored import Login, TokenStore
+
+
+async def log_in(settings: OAuth, url: str) -> Login:
+    """Log in to a server, also if there is a login already, and return the login.
+
+    Raises:
+        AuthorizationError: the login failed; a login that was there stays.
+        ValueError: the URL is malformed.
+    """
+    place = canonical(over_http(url))
+    request = probe()
+    # The program names the server, wherever it is.
+    reply = await fetch(place, Reach.CONFIGURED, json=request.message, headers=request.headers)
+    async with settings.open(place) as authorizer:
+        challenge = challenge_in(reply.headers.get("www-authenticate", ""))
+        return await authorizer.log_in(challenge, await authorizer.stored_tokens())
+
+
+async def log_out(store: TokenStore, url: str) -> AuthorizationError | None:
+    """Revoke the tokens for a server, and delete its login.
+
+    Returns:
+        why the tokens could not be revoked; None if they were, or there was no login.
+
+    Raises:
+        AuthorizationError: the store cannot be used.
+    """
+    place = canonical(over_http(url))
+    async with store.lock(place):
+        login = await store.read(place)
+        if login is None:
+            return None
+        failure = None
+        try:
+            reach = Reach.LOOPBACK if is_loopback(split_url(place).hostname or "") else Reach.PUBLIC
+            await Driver(reach=reach, clock=time.time).run(revoke(login, time.time()))
+        except AuthorizationError as error:
+            failure = error
+        await store.delete(place)
+        return failure
+
+
+def revoke(login: Login, now: float) -> Steps[None]:
+    """Revoke the tokens of a login (RFC 7009): the refresh token if there is one, with which access tokens end.
+
+    Raises:
+        AuthorizationError: the authorization server revokes no tokens, or not these.
+    """
+    endpoint = login.server.endpoint("revocation_endpoint", login.server.revocation_endpoint)
+    kinds = {"refresh_token": login.tokens.refresh, "access_token": login.tokens.access}
+    for hint, token in kinds.items():
+        if token is None:
+            continue
+        form = {"token": token, "token_type_hint": hint}
+        signed = authenticated(form, login.registration, login.server, None, now)
+        reply = yield from fetched(Post(endpoint, form=signed.form, headers=signed.headers))
+        if reply.status != 200:
+            raise rejection("the revocation", reply, sent=signed.form)

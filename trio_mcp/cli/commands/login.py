@@ -1,0 +1,128 @@
+"""`trio-mcp login`: log in to a server with a browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ... import auth
+from ...auth.client.logins import log_in
+from ...auth.client.stored import Login
+from ...base.regular_files import MAX_CONFIGURATION, read_regular
+from ...base.values import shown_url
+from ..command import command, run_command
+from ..errors import CommandError, Status, translate_errors
+from ..logins import LoginUrl
+from ..parameters import WholeNumber
+from ..targets.target import SCHEMES, check_address
+from ..terminal.line_reading import Terminal
+from ..terminal.output import log_to_stderr, note, show_lines
+
+EXAMPLES = """\
+examples:
+  trio-mcp login https://mcp.example.com/mcp
+  trio-mcp login https://mcp.example.com/mcp --scope notes:read --scope notes:write
+  trio-mcp login https://mcp.example.com/mcp --no-browser
+  trio-mcp login https://mcp.example.com/mcp --client-id my-client --client-secret-file secret.txt --port 8123
+
+The page of the login opens in your browser. Without one, or with --no-browser, its URL is written to stdout: open it anywhere.
+If that is on another machine, the last page cannot be shown there; paste its URL here.
+
+The tokens are stored in a file that only you can read, in the folder TRIO_MCP_AUTH_DIR, or $XDG_STATE_HOME/trio-mcp/auth. The
+other commands use and refresh them. --client-id is for servers where clients are registered by hand; register the redirect URI
+http://localhost:PORT/callback with --port PORT.
+"""
+
+DISPLAYS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+"""Variables of which one is set where a browser can be opened."""
+
+
+@command("login", EXAMPLES, {Status.REFUSED: "the login failed"})
+@click.argument("url", type=LoginUrl(), metavar="URL")
+@click.option("--client-id", metavar="ID", help="A client that was registered by hand.")
+@click.option("--client-secret-file", type=click.Path(dir_okay=False), metavar="FILE", help="The file with its secret.")
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="A scope to request; repeatable.")
+@click.option("--port", type=WholeNumber(1, 65535), metavar="PORT", help="The port of the redirect.")
+@click.option("--issuer", metavar="URL", help="The authorization server to use, of those that the server names.")
+@click.option("--no-browser", is_flag=True, help="Write the URL of the login instead of opening it.")
+def command_line(
+    url: str,
+    client_id: str | None,
+    client_secret_file: str | None,
+    scopes: Sequence[str],
+    port: int | None,
+    issuer: str | None,
+    no_browser: bool,
+    debug: bool,
+) -> int:
+    """Log in to a server with a browser, and store the tokens for the other commands."""
+    log_to_stderr(10 if debug else 30)
+    check_server_url(url)
+    secret = None if client_secret_file is None else secret_in(Path(client_secret_file))
+    try:
+        settings = auth.OAuth(
+            client_id=client_id,
+            client_secret=secret,
+            scopes=[*scopes] or None,
+            issuer=issuer,
+            redirect_port=port or 0,
+            browser=None if has_display() and not no_browser else show_page,
+        )
+    except (ValueError, TypeError) as error:
+        raise CommandError(str(error)) from error
+
+    async def run() -> int:
+        with translate_errors(failed=f"{shown_url(url)} cannot be connected to"):
+            note_login(await log_in(settings, url))
+        return Status.OK
+
+    return run_command(run)
+
+
+def check_server_url(url: str) -> None:
+    """Raise `CommandError` unless this is the URL of a server."""
+    if url.partition("://")[0].lower() not in SCHEMES or "://" not in url:
+        raise CommandError(f"{url!r:.200} is not the URL of a server, such as https://mcp.example.com/mcp")
+    check_address(url)
+
+
+def secret_in(path: Path) -> str:
+    """Return the secret in a file. Raises `CommandError`."""
+    try:
+        secret = read_regular(path, MAX_CONFIGURATION).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path} cannot be read: {error}", Status.UNREACHABLE) from error
+    if not secret:
+        raise CommandError(f"{path} is empty")
+    return secret
+
+
+def has_display() -> bool:
+    """Return whether a browser can probably be opened."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in DISPLAYS)
+
+
+async def show_page(url: str) -> str | None:
+    """Write the URL of a login; return the URL of the redirect if the user pastes that."""
+    note("Open this page to log in:")
+    show_lines([url])
+    terminal = Terminal()
+    if not terminal.is_interactive:
+        return None
+    note("If the last page cannot be shown, paste its URL here and press Enter.")
+    while True:
+        line = await terminal.ask("")
+        if line is None:
+            return None
+        if line.strip().startswith("http"):
+            return line.strip()
+
+
+def note_login(login: Login) -> None:
+    scopes = f", with the scopes {login.tokens.scope}" if login.tokens.scope else ""
+    note(f"logged in to {shown_url(login.url)} at {shown_url(login.server.issuer)}{scopes}")
