@@ -60,6 +60,16 @@ class ServerMetadata:
             promises_issuer=document.get("authorization_response_iss_parameter_supported") is True,
         )
 
+    @property
+    def for_later(self) -> ServerMetadata:
+        """The part that is needed after a login."""
+        return ServerMetadata(
+            self.issuer,
+            self.token_endpoint,
+            revocation_endpoint=self.revocation_endpoint,
+            auth_methods=self.auth_methods,
+        )
+
     def endpoint(self, name: str, url: str | None) -> str:
         """Return the URL of an endpoint. Raises `AuthorizationError` if the metadata has none."""
         if url is None:

@@ -94,7 +94,7 @@ def log_in(flow: Flow, grant: Grant, request: LoginRequest, clock: Callable[[], 
     return Login(
         url=request.url,
         resource=resource.uri if flow.sends_resource else None,
-        server=resource.server,
+        server=resource.server.for_later,
         registration=registration,
         tokens=tokens,
         requested=scope,

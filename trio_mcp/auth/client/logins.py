@@ -58,18 +58,25 @@ async def log_out(store: TokenStore, url: str) -> AuthorizationError | None:
 
 
 def revoke(login: Login, now: float) -> Steps[None]:
-    """Revoke the tokens of a login (RFC 7009): the refresh token if there is one, with which access tokens end.
+    """Revoke the tokens of a login, the refresh token first (RFC 7009).
 
     Raises:
         AuthorizationError: the authorization server revokes no tokens, or not these.
     """
     endpoint = login.server.endpoint("revocation_endpoint", login.server.revocation_endpoint)
-    kinds = {"refresh_token": login.tokens.refresh, "access_token": login.tokens.access}
-    for hint, token in kinds.items():
-        if token is None:
-            continue
-        form = {"token": token, "token_type_hint": hint}
-        signed = authenticated(form, login.registration, login.server, None, now)
-        reply = yield from fetched(Post(endpoint, form=signed.form, headers=signed.headers))
-        if reply.status != 200:
-            raise rejection("the revocation", reply, sent=signed.form)
+    if login.tokens.refresh is not None:
+        yield from revoke_one(endpoint, login, "refresh_token", login.tokens.refresh, now)
+    try:
+        yield from revoke_one(endpoint, login, "access_token", login.tokens.access, now)
+    except AuthorizationError as error:
+        # Many servers cannot revoke an access token that is a JWT. It expires soon, and cannot be refreshed.
+        if login.tokens.refresh is None or error.oauth_error != "unsupported_token_type":
+            raise
+
+
+def revoke_one(endpoint: str, login: Login, hint: str, token: str, now: float) -> Steps[None]:
+    form = {"token": token, "token_type_hint": hint}
+    signed = authenticated(form, login.registration, login.server, None, now)
+    reply = yield from fetched(Post(endpoint, form=signed.form, headers=signed.headers))
+    if reply.status != 200:
+        raise rejection("the revocation", reply, sent=signed.form)

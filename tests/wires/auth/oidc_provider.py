@@ -1,0 +1,118 @@
+"""A real OpenID provider as a child process, a user who agrees to everything, and a server that trusts the provider."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import trio
+from serving import served
+
+from trio_mcp import Caller, HttpOptions, HttpRequest, HttpResponse, Server
+from trio_mcp.auth import jwt
+from trio_mcp.http.authenticator import CredentialsRejected
+
+HERE = Path(__file__).parent
+START = 30.0
+HOPS = 12
+"""Redirects between the authorization URL and the redirect URI, at most."""
+
+
+class Provider:
+    """A running provider.
+
+    Attributes:
+        issuer: its URL.
+    """
+
+    def __init__(self, issuer: str) -> None:
+        self.issuer = issuer
+
+    async def control(self, what: str, **members: Any) -> None:
+        """Disturb it: `fail`, `delay`, `deny`, `rotate-keys`, `documents`."""
+        async with httpx2.AsyncClient() as http:
+            (await http.post(f"{self.issuer}/test/{what}", json=members)).raise_for_status()
+
+    async def requests(self, path: str) -> int:
+        """Return how often an endpoint was requested."""
+        async with httpx2.AsyncClient() as http:
+            seen = (await http.get(f"{self.issuer}/test/requests")).json()
+        return sum(each["path"] == path for each in seen)
+
+
+@asynccontextmanager
+async def provider(modules: Path, **settings: Any) -> AsyncIterator[Provider]:
+    """Run the provider for the length of the block.
+
+    Args:
+        modules: the folder with `node_modules`.
+        settings: those of `server.mjs`.
+    """
+    command = ["node", str(HERE / "oidc" / "server.mjs"), json.dumps({"port": 0, **settings})]
+    process = await trio.lowlevel.open_process(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OIDC_MODULES": str(modules)},
+    )
+    try:
+        assert process.stdout is not None
+        said = b""
+        with trio.fail_after(START):
+            while b"\n" not in said:
+                said += await process.stdout.receive_some(4096)
+        yield Provider(json.loads(said)["issuer"])
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+
+
+async def agree(url: str) -> str:
+    """Do what a browser does for a user who agrees, and return the URL of the redirect; for `OAuth(browser=)`."""
+    # The provider needs its cookies.
+    async with httpx2.AsyncClient() as http:
+        for _ in range(HOPS):
+            response = await http.get(url)
+            url = str(response.url.join(response.headers["location"]))
+            if "/callback?" in url:
+                return url
+    raise AssertionError("the provider does not come to an end")
+
+
+@asynccontextmanager
+async def protected(issuer: str, transport: str = "http") -> AsyncIterator[str]:
+    """Serve a server whose callers need a token of the provider, and yield its URL."""
+    url = ""
+
+    async def authenticate(headers: Any) -> Caller | None:
+        try:
+            return await jwt(issuer, audience=url)(headers)
+        except CredentialsRejected:
+            return None
+
+    server = Server("notes", http=HttpOptions(authenticate=authenticate))
+
+    @server.tool
+    async def read() -> str:
+        return "a note"
+
+    @server.tool(scopes=["notes:read", "notes:write"])
+    async def write(text: str) -> str:
+        return f"written: {text}"
+
+    @server.route("/.well-known/oauth-protected-resource/mcp", public=True)
+    async def metadata(request: HttpRequest) -> HttpResponse:
+        members = {"resource": url, "authorization_servers": [issuer], "scopes_supported": ["notes:read"]}
+        return HttpResponse.json(members)
+
+    async with served(server, transport) as found:
+        url = found.replace("ws://", "http://")
+        yield found

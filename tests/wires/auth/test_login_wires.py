@@ -1,0 +1,227 @@
+"""Our client logs in through a real provider."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from oidc_provider import Provider, agree, protected, provider
+
+from trio_mcp import Client
+from trio_mcp.auth import AuthorizationError, ClientCredentials, MemoryTokens, OAuth, TokenFiles
+from trio_mcp.auth.client.logins import log_in, log_out
+from trio_mcp.errors import AuthorizationErrorKind, PeerError
+
+LIMIT = 60.0
+
+
+@pytest.fixture
+async def idp(modules: Path) -> AsyncIterator[Provider]:
+    async with provider(modules) as found:
+        yield found
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TokenFiles:
+    return TokenFiles(tmp_path / "auth")
+
+
+class User:
+    """A user who agrees, and counts the pages."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+
+    async def __call__(self, url: str) -> str:
+        self.pages += 1
+        return await agree(url)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_user_logs_in_once_and_the_next_client_uses_the_stored_tokens(
+    idp: Provider, files: TokenFiles, mode: str
+) -> None:
+    user = User()
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            for _ in range(2):
+                async with Client.connect(url, mode=mode, auth=OAuth(browser=user, store=files)) as client:
+                    assert (await client.call_tool("read")).text == "a note"
+            async with Client.connect(url, mode=mode, auth=OAuth(interactive=False, store=files)) as client:
+                assert (await client.call_tool("read")).text == "a note"
+    assert user.pages == 1
+    assert stat.S_IMODE(files.file_of(url).stat().st_mode) == 0o600
+
+
+async def test_a_slow_user_does_not_make_a_modern_server_look_legacy(idp: Provider, files: TokenFiles) -> None:
+    async def slow(url: str) -> str:
+        await trio.sleep(0.5)
+        return await agree(url)
+
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            async with Client.connect(url, auth=OAuth(browser=slow, store=files), probe_timeout=0.2) as client:
+                assert client.protocol_version == "2026-07-28"
+
+
+async def test_a_tool_that_needs_more_scopes_asks_the_user_again_for_all_of_them(
+    idp: Provider, files: TokenFiles
+) -> None:
+    user = User()
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
+                assert (await client.call_tool("write", {"text": "x"})).text == "written: x"
+        login = await files.read(url)
+    assert login is not None
+    assert user.pages == 2
+    assert {*(login.tokens.scope or "").split()} >= {"notes:read", "notes:write"}
+
+
+async def test_without_a_login_a_program_that_opens_no_browser_names_the_command(
+    idp: Provider, files: TokenFiles
+) -> None:
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT), pytest.raises(AuthorizationError, match=f"trio-mcp login {url}") as caught:
+            async with Client.connect(url, auth=OAuth(interactive=False, store=files)):
+                pass
+    assert caught.value.kind is AuthorizationErrorKind.LOGIN_REQUIRED
+
+
+async def test_tokens_that_expire_are_refreshed_without_the_user(modules: Path, files: TokenFiles) -> None:
+    user = User()
+    # Below the 30 seconds at which tokens are refreshed: each request refreshes.
+    async with provider(modules, accessTokenSeconds=20) as idp, protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
+                for _ in range(3):
+                    assert (await client.call_tool("read")).text == "a note"
+    assert user.pages == 1
+
+
+async def test_a_provider_that_is_down_keeps_the_login(modules: Path, files: TokenFiles) -> None:
+    async with provider(modules, accessTokenSeconds=20) as idp, protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            login = await log_in(OAuth(browser=agree, store=files), url)
+            await idp.control("fail", path="/token", status=503)
+            with pytest.raises(AuthorizationError) as caught:
+                async with Client.connect(url, auth=OAuth(interactive=False, store=files)):
+                    pass
+            assert caught.value.kind is AuthorizationErrorKind.UNAVAILABLE
+            assert await files.read(url) == login
+            await idp.control("fail", path="/token", status=0)
+            async with Client.connect(url, auth=OAuth(interactive=False, store=files)) as client:
+                assert (await client.call_tool("read")).text == "a note"
+
+
+async def test_a_refused_login_is_denied(idp: Provider, files: TokenFiles) -> None:
+    await idp.control("deny")
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT), pytest.raises(AuthorizationError) as caught:
+            await log_in(OAuth(browser=agree, store=files), url)
+    assert caught.value.kind is AuthorizationErrorKind.DENIED
+    assert caught.value.oauth_error == "access_denied"
+
+
+@pytest.mark.parametrize("nonce", [False, True])
+async def test_bound_tokens_are_sent_with_proofs(modules: Path, files: TokenFiles, nonce: bool) -> None:
+    async with provider(modules, dpopNonce=nonce) as idp, protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            login = await log_in(OAuth(browser=agree, store=files, dpop=True), url)
+    assert login.tokens.kind == "dpop"
+    assert login.dpop_key is not None
+    assert await files.read(url) == login
+
+
+@pytest.mark.parametrize("transport", ["http", "websocket"])
+async def test_a_program_logs_in_as_itself(modules: Path, transport: str) -> None:
+    client_metadata = {
+        "client_id": "robot",
+        "client_secret": "a-secret-of-the-robot",
+        "grant_types": ["client_credentials"],
+        "redirect_uris": [],
+        "response_types": [],
+    }
+    auth = ClientCredentials("robot", "a-secret-of-the-robot", scopes=["notes:read", "notes:write"])
+    async with provider(modules, clients=[client_metadata]) as idp, protected(idp.issuer, transport) as url:
+        with trio.fail_after(LIMIT):
+            async with Client.connect(url, auth=auth) as client:
+                assert (await client.call_tool("write", {"text": "x"})).text == "written: x"
+
+
+async def test_over_websocket_the_token_is_sent_with_each_handshake(idp: Provider, files: TokenFiles) -> None:
+    user = User()
+    async with protected(idp.issuer, "websocket") as url:
+        with trio.fail_after(LIMIT):
+            for _ in range(2):
+                async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
+                    assert (await client.call_tool("read")).text == "a note"
+    assert user.pages == 1
+
+
+async def test_logging_out_revokes_the_tokens_and_deletes_the_login(idp: Provider, files: TokenFiles) -> None:
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            login = await log_in(OAuth(browser=agree, store=files), url)
+            assert await log_out(files, url) is None
+            assert await files.read(url) is None
+            # The provider no longer knows the refresh token.
+            await files.write(login)
+            assert await refreshed(files, url) == "login_required"
+
+
+async def refreshed(files: TokenFiles, url: str) -> str:
+    """Return why the tokens of a login cannot be refreshed, or else nothing."""
+    login = await files.read(url)
+    assert login is not None
+    async with OAuth(interactive=False, store=files).open(url) as authorizer:
+        return "" if await authorizer.refresh(login.tokens) else "login_required"
+
+
+async def test_a_registration_is_used_again_for_the_next_login(idp: Provider, files: TokenFiles) -> None:
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            first = await log_in(OAuth(browser=agree, store=files), url)
+            second = await log_in(OAuth(browser=agree, store=files), url)
+    assert first.registration == second.registration
+    assert first.tokens.access != second.tokens.access
+    assert await idp.requests("/reg") == 1
+
+
+async def test_a_provider_that_forgot_the_client_gets_another_registration(idp: Provider, files: TokenFiles) -> None:
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            first = await log_in(OAuth(browser=agree, store=files), url)
+            await idp.control("rotate-keys")
+            assert await refreshed(files, url) == "login_required"
+            second = await log_in(OAuth(browser=agree, store=files), url)
+    assert first.registration.client_id != second.registration.client_id
+
+
+async def test_two_requests_that_need_a_login_at_once_cause_one(idp: Provider) -> None:
+    user = User()
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            async with Client.connect(url, auth=OAuth(browser=user, store=MemoryTokens())) as client:
+                texts: list[Any] = []
+
+                async def call() -> None:
+                    texts.append((await client.call_tool("write", {"text": "x"})).text)
+
+                async with trio.open_nursery() as nursery:
+                    for _ in range(5):
+                        nursery.start_soon(call)
+    assert texts == ["written: x"] * 5
+    assert user.pages == 2
+
+
+async def test_a_server_error_is_not_a_question_of_authorization(idp: Provider, files: TokenFiles) -> None:
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            async with Client.connect(url, auth=OAuth(browser=agree, store=files)) as client:
+                with pytest.raises(PeerError):
+                    await client.call_tool("missing")
