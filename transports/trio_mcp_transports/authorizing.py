@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import Final, cast
 
 import httpx2
@@ -33,7 +33,7 @@ class Authorizing(httpx2.Auth):
         retries: whether requests are repeated.
     """
 
-    def __init__(self, credentials: ServerCredentials | httpx2.Auth, before: httpx2.Auth | None = None) -> None:
+    def __init__(self, credentials: ServerCredentials, before: httpx2.Auth | None = None) -> None:
         self._credentials = credentials
         self._before = before
         self.retries = True
@@ -43,13 +43,6 @@ class Authorizing(httpx2.Auth):
         if self._before is not None:
             # It yields the request once, when it has its headers.
             await anext(self._before.async_auth_flow(request))
-        if isinstance(self._credentials, httpx2.Auth):
-            async with aclosing(self._credentials.async_auth_flow(request)) as flow:
-                sent = await anext(flow)
-                with suppress(StopAsyncIteration):
-                    while True:
-                        sent = await flow.asend((yield sent))
-            return
         attempts = self._credentials.attempts(request.method, str(request.url))
         while True:
             try:

@@ -177,10 +177,17 @@ def open_http(
     return httpx2.AsyncClient(
         timeout=timeout,
         limits=connections,
-        auth=source if auth is None else Authorizing(cast("ServerCredentials | httpx2.Auth", auth), source),
+        auth=auth_of(auth, source),
         headers={"accept-encoding": ", ".join(CODINGS), **given},
         event_hooks={"response": [check_coding]},
     )
+
+
+def auth_of(auth: ServerCredentials | HttpAuth | None, source: HeaderFunction | None) -> httpx2.Auth | None:
+    """Return what authenticates each request, after the function of the headers, if there is one."""
+    if auth is None or isinstance(auth, httpx2.Auth):
+        return auth or source
+    return Authorizing(cast("ServerCredentials", auth), source)
 
 
 async def check_coding(response: httpx2.Response) -> None:

@@ -24,7 +24,7 @@ from ..session.calls.services import ONE_CLIENT
 from .command import run_command
 from .connection_options import Answering, Connecting
 from .errors import CommandError, Status, translate_errors
-from .logins import login_for
+from .targets.logins import login_for
 from .targets.target import CommandTarget, PythonTarget, Target, UrlTarget
 from .terminal.line_reading import Terminal
 from .terminal.messages import show_log

@@ -111,6 +111,8 @@ def open_target(
         raise TypeError("raise_exceptions=True needs a server object in this process, as in Client.connect(server)")
     check_other_names(options)
     check_options(name, "connect", options, others)
+    if hasattr(options.get("auth"), "async_auth_flow") and callable(options.get("headers")):
+        raise TypeError("an httpx2.Auth as auth= goes with fixed headers=, not with a function")
     for option, value in options.items():
         if option in DURATIONS:
             check_seconds(option, value)

@@ -29,7 +29,9 @@ async def idp(modules: Path) -> AsyncIterator[Provider]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    without = {name: value for name, value in os.environ.items() if name not in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")}
+    without = {
+        name: value for name, value in os.environ.items() if name not in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+    }
     return {**without, **IMPORTS, "TRIO_MCP_AUTH_DIR": str(tmp_path / "auth")}
 
 
@@ -99,7 +101,12 @@ async def test_no_command_shows_a_token(idp: Provider, environment: dict[str, st
         await log_in(environment, url)
         (file,) = Path(environment["TRIO_MCP_AUTH_DIR"]).glob("*.json")
         tokens = json.loads(file.read_text())["tokens"]
-        for words in (["whoami", url], ["whoami", "--json"], ["call", url, "read", "--debug"], ["logout", url, "--debug"]):
+        for words in (
+            ["whoami", url],
+            ["whoami", "--json"],
+            ["call", url, "read", "--debug"],
+            ["logout", url, "--debug"],
+        ):
             done = await run(environment, *words)
             for secret in (tokens["access"], tokens["refresh"]):
                 assert secret not in (done.stdout + done.stderr).decode()

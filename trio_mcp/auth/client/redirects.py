@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -107,7 +106,7 @@ async def open_redirect_page(port: int, wanted: str | None = None) -> AsyncGener
     page = RedirectPage(uri)
     with UnwrappedErrors():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(trio.serve_listeners, page.serve, listeners))
+            await nursery.start(trio.serve_listeners, page.serve, listeners)
             yield page
             nursery.cancel_scope.cancel()
 

@@ -149,6 +149,7 @@ async def wait_for_lock(descriptor: int, path: Path) -> None:
     """Lock an open file. Polled: a thread that waits for the lock could not be cancelled, and would hold it afterwards."""
     with trio.move_on_after(LOCK_SECONDS):
         while True:
+            await trio.lowlevel.checkpoint()
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return

@@ -22,9 +22,9 @@ from ..connecting import GIVE_HEADER, configure_log, started, target_errors, wan
 from ..connection_options import Connecting
 from ..diagnosis.machine_checks import Check, machine_checks
 from ..errors import CommandError, Status
-from ..logins import login_for
 from ..parameters import Seconds, TargetText, header_option, json_option
 from ..targets.loading import load_python
+from ..targets.logins import login_for
 from ..targets.target import CommandTarget, PythonTarget, UrlTarget, read_target
 from ..terminal.output import show_json, show_table
 

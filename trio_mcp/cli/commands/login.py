@@ -17,8 +17,8 @@ from ...base.regular_files import MAX_CONFIGURATION, read_regular
 from ...base.values import shown_url
 from ..command import command, run_command
 from ..errors import CommandError, Status, translate_errors
-from ..logins import LoginUrl
 from ..parameters import WholeNumber
+from ..targets.logins import LoginUrl
 from ..targets.target import SCHEMES, check_address
 from ..terminal.line_reading import Terminal
 from ..terminal.output import log_to_stderr, note, show_lines

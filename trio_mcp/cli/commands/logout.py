@@ -9,7 +9,7 @@ from ...auth.client.logins import log_out
 from ...base.values import shown_url
 from ..command import command, run_command
 from ..errors import CommandError, Status, translate_errors
-from ..logins import LoginUrl
+from ..targets.logins import LoginUrl
 from ..terminal.output import log_to_stderr, note
 from .login import check_server_url
 

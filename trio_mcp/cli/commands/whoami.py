@@ -12,8 +12,8 @@ from ...auth.uris import canonical, over_http
 from ...base.values import shown_url
 from ..command import command, run_command
 from ..errors import CommandError, Status, translate_errors
-from ..logins import LoginUrl
 from ..parameters import json_option
+from ..targets.logins import LoginUrl
 from ..terminal.output import note, show_json, show_table
 from .login import check_server_url
 

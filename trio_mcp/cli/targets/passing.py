@@ -18,8 +18,8 @@ from ...relay.behind import ASKS, ASKS_NOTHING, UNKNOWN
 from ...server.running import LOADS_ONLY, RunCalled
 from ...session import MessageChannel, as_message_channel
 from ..errors import CommandError, Status
-from ..logins import login_for, stored_login_for
 from .loading import load_python
+from .logins import login_for, stored_login_for
 from .target import CommandTarget, PythonTarget, Target, UrlTarget
 
 

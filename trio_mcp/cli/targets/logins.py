@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .. import auth
-from ..auth.uris import canonical, over_http
-from .targets.target import UrlTarget
+from ... import auth
+from ...auth.uris import canonical, over_http
+from .target import UrlTarget
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
