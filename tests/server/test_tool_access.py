@@ -12,7 +12,7 @@ from peer import text_of
 from talk import ERAS, Legacy, Modern, Talk, accept, play
 
 from trio_mcp import Caller, Context, Mirrored, Server
-from trio_mcp.server.tool_options import RestrictedTools
+from trio_mcp.server.access import Restricted
 from trio_mcp.session import Peer
 
 ALICE = Caller("alice", ["books:read", "books:write"], {"team": "blue"})
@@ -227,9 +227,9 @@ def test_a_wrong_option_is_refused_at_registration(wrong: dict[str, Any]) -> Non
         Server("library").add_tool(lambda: "secret", name="clear", **wrong)
 
 
-def test_restricted_tools_are_looked_for_once_after_a_change(server: Server) -> None:
-    restricted = RestrictedTools(server._registry.tools)  # noqa: SLF001
+def test_restricted_items_are_looked_for_once_after_a_change(server: Server) -> None:
+    restricted = Restricted(server._registry.tools)  # noqa: SLF001
     assert [tool.name for tool in restricted.hideable()] == ["clear"]
-    assert restricted.hideable() is restricted.hideable()
+    assert restricted.items() is restricted.items()
     server.remove_tool("clear")
     assert restricted.hideable() == ()

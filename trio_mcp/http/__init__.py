@@ -3,7 +3,8 @@
 The transports read them; nothing here opens a connection.
 """
 
-from .options import Authenticate, HttpLimits, HttpOptions, Tls
+from .authenticator import Authenticate
+from .options import HttpLimits, HttpOptions, Tls
 from .routes import HttpHandler, HttpRequest, HttpResponse, HttpRoute
 
 __all__ = [

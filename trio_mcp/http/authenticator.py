@@ -6,8 +6,8 @@ The objects of `trio_mcp.auth` are such hooks. Any hook for `authenticate=` may 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from typing import Final, Literal
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final, Literal, TypeAlias
 
 from ..session import Caller
 
@@ -45,11 +45,20 @@ class CannotVerify(Exception):
         self.retry_after = retry_after
 
 
+Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | Caller | None]]
+"""An async function from the headers of a request (names in lower case) to its principal or `Caller`, or None to reject it."""
+
+
 class Authenticator(ABC):
     """A hook for `authenticate=` that also says how to authenticate."""
 
+    @property
+    def hides_credentials(self) -> bool:
+        """Whether tools do not see the header `Authorization`: a token is for this server alone (L-AUTH-8s)."""
+        return True
+
     @abstractmethod
-    async def __call__(self, headers: Mapping[str, str]) -> Caller | None:
+    async def __call__(self, headers: Mapping[str, str]) -> str | Caller | None:
         """Return the caller of a request; None if it has no credentials.
 
         Args:
@@ -97,3 +106,24 @@ class Authenticator(ABC):
             scopes: those that the tools, resources and prompts of the server need.
         """
         return {}
+
+
+class PlainAuthenticator(Authenticator):
+    """A hook that is a function; tools see what it sees."""
+
+    def __init__(self, hook: Authenticate) -> None:
+        self._hook = hook
+
+    @property
+    def hides_credentials(self) -> bool:
+        """The function is the author's, and so is what tools do with the header."""
+        return False
+
+    async def __call__(self, headers: Mapping[str, str]) -> str | Caller | None:
+        """Return what the function returns."""
+        return await self._hook(headers)
+
+
+def as_authenticator(hook: Authenticate) -> Authenticator:
+    """Return a hook as an `Authenticator`."""
+    return hook if isinstance(hook, Authenticator) else PlainAuthenticator(hook)

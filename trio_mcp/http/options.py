@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from ..base.checks import check_async, check_instance, check_sequence, check_str, names_options
 from ..base.shared_limits import SESSIONS, WEBSOCKETS
-from ..session import Caller
+from .authenticator import Authenticate, Authenticator
 from .hosts import check_hosts, check_origins, check_proxies
 from .routes import (
     DEFAULT_PATH,
@@ -54,9 +54,6 @@ class HttpLimits:
     recheck_seconds: float = 60.0
 
 
-Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | Caller | None]]
-"""An async function from the headers of a request (names in lower case) to its principal or `Caller`, or None to reject it."""
-
 MCP: Final = "MCP"
 
 
@@ -98,7 +95,7 @@ class HttpOptions:
 
     Attributes:
         authenticate: an async function from the headers of a request (names in lower case) to the principal, a `Caller`, or None
-            to reject the request.
+            to reject the request; or an object of `trio_mcp.auth`, such as a `ProtectedResource`.
         tls: the certificate to serve with. An ASGI server has its own setting for it.
         limits: see `HttpLimits`.
         allowed_hosts: the host names that clients use (`mcp.example.com`); by default loopback names only.
@@ -140,6 +137,8 @@ class HttpOptions:
     def __post_init__(self) -> None:
         if self.authenticate is not None:
             check_async("authenticate", self.authenticate, "an async function from headers to a principal or None")
+            if isinstance(self.authenticate, Authenticator):
+                self.authenticate.check()
         if self.limits is not None:
             check_instance("limits", self.limits, HttpLimits, "HttpLimits(...)")
         if self.tls is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
@@ -20,10 +20,11 @@ from ..session import MessageChannel, Service, ServiceOptions
 from ..session.calls.services import Usage
 from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import Model, ServerCapabilities
+from .access import Restricted
 from .composing import open_mounts
 from .pages import Offer
+from .registry import Registry
 from .server import Server
-from .tool_options import RestrictedTools
 
 # One task holds the lifespan of one version. It shields itself once the lifespan has started, as `open_lifespan` does.
 #
@@ -172,12 +173,23 @@ IDENTITY: Final = ("name", "version", "title", "description", "website_url", "ic
 def changed_lists(old: Server, new: Server) -> list[Change]:
     """Return the lists that differ for some client."""
     tools = old._listed_tools() != new._listed_tools()  # noqa: SLF001
-    # Which callers see a tool is decided by a function, and what another function decides is not known.
-    tools = tools or any(RestrictedTools(each.registry.tools).hideable() for each in (old, new))
     before, now = old.registry, new.registry
     resources = models(before.resources) != models(now.resources) or models(before.templates) != models(now.templates)
-    differs = {TOOLS: tools, PROMPTS: models(before.prompts) != models(now.prompts), RESOURCES: resources}
-    return [change for change, changed in differs.items() if changed]
+    prompts = models(before.prompts) != models(now.prompts)
+    # Which callers see an item is decided by a function, and what another function decides is not known.
+    hides = {change for each in (before, now) for change in hiding_lists(each)}
+    differs = {TOOLS: tools, PROMPTS: prompts, RESOURCES: resources}
+    return [change for change, changed in differs.items() if changed or change in hides]
+
+
+def hiding_lists(registry: Registry) -> Iterator[Change]:
+    """Yield the lists that have items which some callers do not see."""
+    if Restricted(registry.tools).hideable():
+        yield TOOLS
+    if Restricted(registry.prompts).hideable():
+        yield PROMPTS
+    if Restricted(registry.resources).hideable() or Restricted(registry.templates).hideable():
+        yield RESOURCES
 
 
 def models(items: Iterable[Offer]) -> list[Model]:

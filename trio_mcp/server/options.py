@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Sequence, Set as AbstractSet
+from collections.abc import Awaitable, Callable, Collection, Sequence, Set as AbstractSet
 from typing import Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 import trio
@@ -28,6 +28,7 @@ from ..runtime import Lane
 from ..session import Call, Question, ResumeMode, ServiceOptions
 from ..session.calls.facts import QuestionTimeout
 from ..types import CacheScope, Icon, Implementation, JsonObject, Model
+from .access import Visible
 from .values.callables import docstring_of
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
@@ -46,6 +47,10 @@ class OfferKeywords(TypedDict, total=False):
             questions that were answered and steps that were done (`ctx.step`) return their results immediately. "parked":
             the call is lost and its caller gets an error. "auto": "replay" for prompts and resources, for handoff tools,
             and for tools whose `annotations` say that they are read-only or idempotent; else "parked".
+        scopes: what its caller must have, see `Caller`. Over HTTP, a request without them is rejected with 403
+            `insufficient_scope`.
+        visible: a plain function from a `Caller`, or None without authentication, to whether it sees the item. For other
+            callers it does not exist.
     """
 
     name: str
@@ -56,6 +61,8 @@ class OfferKeywords(TypedDict, total=False):
     meta: JsonObject
     elicits: Sequence[server.AnyElicit]
     resume: ResumePolicy
+    scopes: Collection[str]
+    visible: Visible
 
 
 class ListedMembers(TypedDict):

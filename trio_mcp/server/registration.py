@@ -184,8 +184,8 @@ class Registration:
         """Register a function as a prompt: `@server.prompt` or `@server.prompt(title="...")`.
 
         Its parameters are the arguments, which are sent as strings. It returns text, a content block or a `PromptMessage`, or a
-        list of those. The options are `name`, `title`, `description`, `icons`, `timeout` (seconds), `meta`, `elicits` and
-        `resume`; `trio_mcp.server.PromptKeywords` explains each.
+        list of those. The options are `name`, `title`, `description`, `icons`, `timeout` (seconds), `meta`, `elicits`,
+        `resume`, `scopes` and `visible`; `trio_mcp.server.PromptKeywords` explains each.
 
         Raises:
             TypeError: the function is a class or its signature is not possible for a prompt, or there is no such option.
@@ -214,7 +214,7 @@ class Registration:
 
         It returns text, bytes, anything that is JSON, or contents; it raises `ResourceNotFound(uri)` or returns None if the
         resource does not exist. The options are `name`, `title`, `description`, `mime_type`, `size` (bytes), `icons`,
-        `annotations`, `ttl` (seconds), `cache_scope`, `timeout` (seconds), `meta`, `elicits` and `resume`;
+        `annotations`, `ttl` (seconds), `cache_scope`, `timeout` (seconds), `meta`, `elicits`, `resume`, `scopes` and `visible`;
         `trio_mcp.server.ResourceKeywords` explains each.
 
         Raises:

@@ -8,16 +8,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
 
 from .. import server, types
+from ..errors import ResourceNotFound
 from ..protocol.revisions import TASKS_EXTENSION
-from ..protocol.uri.uris import ascii_uri, is_kept_here, normal_uri
-from ..session import RequestCheck, Route
+from ..protocol.uri.uris import ascii_uri, check_uri, is_kept_here, normal_uri
+from ..runtime.loop_turn import LoopTurn
+from ..session import RequestCheck, RequestFacts, Route
 from ..session.calls.facts import TaskSupport
 from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
-from ..types import JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
+from ..types import (
+    JsonObject,
+    Model,
+    PromptsCapability,
+    ResourcesCapability,
+    ServerCapabilities,
+    ToolsCapability,
+)
+from .access import Access, Restricted
 from .catalog import CHANGING, Catalog
 from .data.completion import Completions
 from .pages import Pages, PageSettings
-from .tool_options import RestrictedTools
 from .tools.tool import Tool, call_tool, check_retry, uncallable_tools
 
 if TYPE_CHECKING:
@@ -31,10 +40,13 @@ TASKS: Final[JsonObject] = {"list": {}, "cancel": {}, "requests": {"tools": {"ca
 
 
 class MountableItem(Protocol):
-    """An item that knows the servers that it comes through, and what it is in one more."""
+    """An item that knows who may use it, the servers that it comes through, and what it is in one more."""
 
     @property
     def mounts(self) -> Mounts: ...
+
+    @property
+    def access(self) -> Access | None: ...
 
     def mounted(self, mount: MountPoint, /) -> Self: ...
 
@@ -104,6 +116,8 @@ class Registry:
         self.completions = Completions(self.prompts, self.resources, self.templates)
         self.mounts: dict[MountPoint, Registry] = {}
         self.kept: ResourceReader | None = None
+        self._restricted_resources = Restricted(self.resources)
+        self._restricted_templates = Restricted(self.templates)
 
     def mount(self, mount: MountPoint, other: Registry) -> None:
         """Take over what another registry has now and will have later.
@@ -153,6 +167,39 @@ class Registry:
             return True
         spellings = [each for each in (ascii_uri(uri), normal_uri(uri)) if each is not None]
         return any(template.pattern.match(each) is not None for template in self.templates for each in spellings)
+
+    def access_to(self, uri: str, turn: LoopTurn) -> Access | None:
+        """Return who may read a URI; None for everybody, or if nothing has it. Raises as `matching_template` does."""
+        found: Resource | Template | None = self.resources.find(uri)
+        # Not while no template has restrictions: to match a URI with all of them costs something.
+        if found is None and self._restricted_templates.items():
+            matching = server.data.resources.matching_template(self.templates, uri, turn)
+            found = None if matching is None else matching[0]
+        return None if found is None else found.access
+
+    def check_subscription(self, facts: RequestFacts, params: Model) -> None:
+        """Check the caller of a subscription to a resource.
+
+        Raises:
+            ResourceNotFound: it does not see the resource.
+            RemoteProtocolError: -32600, it lacks the scopes; -32602, that is not a URI.
+        """
+        assert isinstance(params, types.SubscribeRequestParams)
+        if self._restricted_resources.items() or self._restricted_templates.items():
+            check_uri(params.uri)
+            access = self.access_to(params.uri, facts.turn)
+            if access is not None:
+                access.check(facts.caller, f"the resource {params.uri[:128]}", partial(ResourceNotFound, params.uri))
+
+    def scopes(self) -> frozenset[str]:
+        """Return the scopes that the tools, prompts and resources need."""
+        restricted = [
+            *Restricted(self.tools).items(),
+            *Restricted(self.prompts).items(),
+            *self._restricted_resources.items(),
+            *self._restricted_templates.items(),
+        ]
+        return frozenset(scope for _, access in restricted for scope in access.scopes)
 
     def reader_of_kept(self, uri: str) -> ResourceReader | None:
         """Return what reads a result that is kept behind a mounted proxy; None if it may be kept by the server itself."""
@@ -227,17 +274,37 @@ def routes_of(registry: Registry, settings: PageSettings, search: SearchedTools 
     """
     tools, prompts = registry.tools, registry.prompts
     resources, templates = registry.resources, registry.templates
-    restricted = RestrictedTools(tools)
+    restricted, restricted_prompts = Restricted(tools), Restricted(prompts)
+    restricted_resources, restricted_templates = Restricted(resources), Restricted(templates)
     hidden = partial(uncallable_tools, tools, restricted)
     # The catalogs are bound here, so that a request goes directly to the module of what it is about.
     routes: dict[str, Route] = {
         "tools/list": Pages(tools, settings, lambda: types.ListToolsResult, "tools", hidden, restricted.hideable).serve,
         "tools/call": partial(call_tool, tools),
-        "prompts/list": Pages(prompts, settings, lambda: types.ListPromptsResult, "prompts").serve,
+        "prompts/list": Pages(
+            prompts,
+            settings,
+            lambda: types.ListPromptsResult,
+            "prompts",
+            restricted_prompts.hidden,
+            restricted_prompts.hideable,
+        ).serve,
         "prompts/get": lambda facts, params: server.data.prompts.get_prompt(prompts, facts, params),
-        "resources/list": Pages(resources, settings, lambda: types.ListResourcesResult, "resources").serve,
+        "resources/list": Pages(
+            resources,
+            settings,
+            lambda: types.ListResourcesResult,
+            "resources",
+            restricted_resources.hidden,
+            restricted_resources.hideable,
+        ).serve,
         "resources/templates/list": Pages(
-            templates, settings, lambda: types.ListResourceTemplatesResult, "resource_templates"
+            templates,
+            settings,
+            lambda: types.ListResourceTemplatesResult,
+            "resource_templates",
+            restricted_templates.hidden,
+            restricted_templates.hideable,
         ).serve,
         "resources/read": lambda facts, params: server.data.resources.read_resource(
             resources, templates, registry.reader_of_kept, facts, params
@@ -251,5 +318,10 @@ def routes_of(registry: Registry, settings: PageSettings, search: SearchedTools 
 
 
 def request_checks_of(registry: Registry, search: SearchedTools | None = None) -> Mapping[str, RequestCheck]:
-    """Return the functions that check a request that continues a call, which no route sees, by method."""
-    return {"tools/call": partial(check_retry, registry.tools) if search is None else search.check_retry}
+    """Return the functions that check a request that no route sees, since it continues a call or subscribes, by method."""
+    return {
+        "tools/call": partial(check_retry, registry.tools) if search is None else search.check_retry,
+        "prompts/get": lambda facts, params: server.data.prompts.check_prompt(registry.prompts, facts, params),
+        "resources/read": lambda facts, params: server.data.resources.check_reading(registry.access_to, facts, params),
+        "resources/subscribe": registry.check_subscription,
+    }

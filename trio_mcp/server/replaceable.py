@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Never
@@ -23,7 +23,8 @@ import trio
 
 from ..base.checks import check_instance
 from ..errors import ConfigurationError
-from ..http import HttpOptions, HttpRequest, HttpResponse, HttpRoute
+from ..http import Authenticate, HttpOptions, HttpRequest, HttpResponse, HttpRoute
+from ..http.authenticator import Authenticator, as_authenticator
 from ..http.open_access import check_open, check_open_commands
 from ..protocol.sealing.request_state import KeyRing
 from ..session import (
@@ -126,7 +127,8 @@ class ReplaceableServer:
         if first is None:
             return None
         routes = [replace(route, handler=NewestRoute(self, route)) for route in first.routes]
-        return replace(first, authenticate=None if first.authenticate is None else self._authenticate, routes=routes)
+        newest = None if first.authenticate is None else NewestAuthenticator(self._newest_hook)
+        return replace(first, authenticate=newest, routes=routes)
 
     @property
     def service(self) -> Service | None:
@@ -228,11 +230,51 @@ class ReplaceableServer:
         restart += changed_http(self._first.http, server.http) if self._over_http else []
         return Replacement(tuple(change.kind for change in lists), tuple(restart), tuple(reconnect), old.usage.count)
 
-    async def _authenticate(self, headers: Mapping[str, str]) -> str | Caller | None:
+    def _newest_hook(self) -> Authenticate:
         http = self._authenticating.http
         assert http is not None
         assert http.authenticate is not None
-        return await http.authenticate(headers)
+        return http.authenticate
+
+
+class NewestAuthenticator(Authenticator):
+    """Authenticates as the newest server does.
+
+    Args:
+        newest: returns its hook.
+    """
+
+    def __init__(self, newest: Callable[[], Authenticate]) -> None:
+        self._newest = newest
+
+    @property
+    def _current(self) -> Authenticator:
+        return as_authenticator(self._newest())
+
+    @property
+    def hides_credentials(self) -> bool:
+        """See `Authenticator`."""
+        return self._current.hides_credentials
+
+    async def __call__(self, headers: Mapping[str, str]) -> str | Caller | None:
+        """Return the caller of a request."""
+        return await self._current(headers)
+
+    async def prepare(self) -> None:
+        """See `Authenticator`."""
+        await self._current.prepare()
+
+    def check_endpoints(self, endpoints: Collection[str], scopes: Collection[str]) -> None:
+        """See `Authenticator`."""
+        self._current.check_endpoints(endpoints, scopes)
+
+    def challenge(self, error: str = "", scopes: Collection[str] = (), root: str = "") -> Mapping[str, str]:
+        """See `Authenticator`."""
+        return self._current.challenge(error, scopes, root)
+
+    def documents(self, scopes: Collection[str]) -> Mapping[str, bytes]:
+        """See `Authenticator`."""
+        return self._current.documents(scopes)
 
 
 class NewestRoute:

@@ -42,11 +42,12 @@ from .composing import (
 )
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
+from .needed_scopes import missing_scopes_of
 from .options import check_instructions, check_service, identity_of
 from .pages import PAGE_SIZE, PageSettings
 from .registry import request_checks_of, routes_of
 from .running import RunningServices
-from .tool_options import RestrictedTools, ToolKeywords
+from .tool_options import ToolKeywords
 from .tools.own_tools import ServerTools
 from .tools.tool import Tool, make_tool
 
@@ -408,7 +409,7 @@ class Server(Composition, metaclass=AnsweredType):
             instructions=self.instructions,
             request_checks=request_checks_of(self._registry, search),
             threads=[self._threads, *threads_of(self._registry)],
-            missing_scopes=(RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
+            missing_scopes=missing_scopes_of(self._registry, search),
             message_middleware=tuple(self._message_middleware),
             followers=followers_of(self._registry, states),
         )

@@ -17,6 +17,7 @@ from ..types import (
     CancelledNotificationParams,
     JsonObject,
     Model,
+    SubscribeRequestParams,
     SubscriptionsAcknowledgedNotificationParams,
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
@@ -43,7 +44,8 @@ def listen_plan(service: Service, facts: RequestFacts, params: SubscriptionsList
     if declares(service.capabilities, "resources.subscribe"):
         # Each URI once: a filter may repeat one a hundred thousand times, which its limit does not count.
         for uri in dict.fromkeys(wanted.resource_subscriptions or ()):
-            subscriber.subscribe(uri)
+            if service.may_subscribe(facts, SubscribeRequestParams(uri=uri)):
+                subscriber.subscribe(uri)
     if declares(service.capabilities, TASKS_GATE):
         task_ids = tuple(dict.fromkeys(wanted.task_ids or ()))
         if len(task_ids) > service.options.watched:

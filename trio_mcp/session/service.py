@@ -18,6 +18,7 @@ import trio
 from .. import session
 from ..base.checks import check_int
 from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
+from ..errors import ResourceNotFound
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded, Request
 from ..protocol.revisions import IDEMPOTENCY, REVISIONS
@@ -60,7 +61,8 @@ class Offers(CallOffers):
         identity: the name and version of the server.
         capabilities: to declare.
         instructions: how a model should use the server.
-        request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
+        request_checks: checks of requests that continue a call, and of `resources/subscribe`, by method; the others are checked
+            by their route.
         threads: where plain functions run, for the statistics.
         missing_scopes: for a transport that can reject a request before it is served, as HTTP does with 403.
         message_middleware: sees each message of a client; see `middleware.py`.
@@ -183,6 +185,21 @@ class Service:
 
     def _serve_task_request(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
         return self._task_routes[facts.method](facts, params)
+
+    def may_subscribe(self, facts: RequestFacts, params: Model) -> bool:
+        """Return whether a resource exists for a caller, as far as that matters: one that is not there may be some day.
+
+        Raises:
+            RemoteProtocolError: the caller lacks the scopes of the resource.
+        """
+        check = self.offers.request_checks.get("resources/subscribe")
+        try:
+            if check is not None:
+                check(facts, params)
+        except ResourceNotFound:
+            # Hidden from this caller: it gets the answer for a resource that does not exist.
+            return False
+        return True
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account of the memory budget for what is held for a client."""

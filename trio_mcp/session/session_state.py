@@ -270,11 +270,12 @@ class SessionState:
         self.changes += 1
         return EmptyResult()
 
-    def subscribe(self, params: Model, _facts: RequestFacts) -> Model:
+    def subscribe(self, params: Model, facts: RequestFacts) -> Model:
         """Subscribe to a resource. It may come before `notifications/initialized`, which it then implies."""
         assert isinstance(params, types.SubscribeRequestParams)
-        self._watch(params.uri)
-        self.changes += 1
+        if self._service.may_subscribe(facts, params):
+            self._watch(params.uri)
+            self.changes += 1
         return EmptyResult()
 
     def _watch(self, uri: str) -> None:

@@ -14,8 +14,10 @@ from typing import Final
 
 import click
 
+from ... import auth as authorization
 from ...errors import ConfigurationError
 from ...http import Tls
+from ...http.authenticator import Authenticator
 from ...server.running import run_process
 from ...session import SharedServer, find_transport
 from ..command import command
@@ -36,6 +38,7 @@ examples:
   trio-mcp serve travel.py --sse
   trio-mcp serve travel.py --host 0.0.0.0 --allowed-host mcp.example.com
   trio-mcp serve travel.py --access-log --log-format json
+  trio-mcp serve travel.py --resource https://mcp.example.com/mcp --auth jwt:https://login.example.com
   trio-mcp serve travel.py --port 8443 --certfile cert.pem --keyfile key.pem
   trio-mcp serve 'npx -y some-mcp-server'
   trio-mcp serve /travel=travel.py /shop=shop.py
@@ -54,6 +57,13 @@ STATUSES: Final[Mapping[int, str]] = {
     Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
     130: "interrupted by Ctrl-C before it served",
 }
+OPTIONS_OF_ARGUMENTS: Final[Mapping[str, str]] = {
+    "allowed_hosts": "--allowed-host",
+    "allowed_origins": "--allowed-origin",
+    "resource": "--resource",
+    "issuer": "--auth",
+}
+"""The options of the command, by the arguments that errors name."""
 HTTP_OPTIONS: Final = ("host", "port", "path", "allowed_hosts", "allowed_origins", "drain")
 """The names of the options that `serves_http` adds, which are those of the transport."""
 
@@ -121,6 +131,16 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
 @click.option("--certfile", metavar="FILE", help="Serve HTTPS, with this certificate and those that it needs, in PEM.")
 @click.option("--keyfile", metavar="FILE", help="The key of the certificate, if --certfile does not have it.")
 @header_option
+@click.option(
+    "--resource",
+    metavar="URL",
+    help="Its public URL: only callers with an access token for it are served; needs --auth.",
+)
+@click.option(
+    "--auth",
+    metavar="jwt:ISSUER",
+    help="The issuer of the access tokens, which are JWTs: the URL of an OAuth or OpenID provider; needs --resource.",
+)
 @click.option("--root-path", metavar="PATH", help="The path prefix under which a proxy publishes it.")
 @click.option(
     "--trusted-proxy",
@@ -139,6 +159,8 @@ def command_line(
     certfile: str | None,
     keyfile: str | None,
     headers: Sequence[tuple[str, str]],
+    resource: str | None,
+    auth: str | None,
     root_path: str | None,
     trusted_proxies: Sequence[str],
     access_log: bool,
@@ -161,7 +183,13 @@ def command_line(
     options = {**http, **given, "sse_path": "/sse" if sse else None, "tls": tls_of(certfile, keyfile)}
     by_path = paths_of(targets)
     with http_errors():
+        options["authenticate"] = resource_of(resource, auth)
         if by_path:
+            if resource is not None:
+                raise CommandError(
+                    "--resource is the URL of one server: give each of several its own in its file, as "
+                    "HttpOptions(authenticate=ProtectedResource(...))"
+                )
             return serve_by_path(by_path, dict(headers), options, debug=debug)
         server = read_target(targets[0])
         if not isinstance(server, PythonTarget):
@@ -179,6 +207,27 @@ def tls_of(certfile: str | None, keyfile: str | None) -> Tls | None:
             raise CommandError("--keyfile is the key of a certificate: give that with --certfile")
         return None
     return Tls(certfile, keyfile, os.environ.get(KEYFILE_VARIABLE))
+
+
+def resource_of(resource: str | None, auth: str | None) -> Authenticator | None:
+    """Return what authenticates the callers, if there is such an option.
+
+    Raises:
+        CommandError: one of the two options is missing, or --auth is of an unknown kind.
+        TypeError, ValueError: see `ProtectedResource` and `jwt`.
+    """
+    if resource is None and auth is None:
+        return None
+    if resource is None or auth is None:
+        raise CommandError(
+            "--resource and --auth need each other: the URL of this server, and the issuer of its tokens"
+        )
+    kind, _, issuer = auth.partition(":")
+    if kind != "jwt":
+        raise CommandError(
+            f"--auth {kind!r:.40} is unknown: write --auth jwt:https://login.example.com, or write a file for more"
+        )
+    return authorization.ProtectedResource(resource, authorization.jwt(issuer))
 
 
 def paths_of(targets: Sequence[str]) -> dict[str, str]:
@@ -240,7 +289,7 @@ def http_errors() -> Generator[None]:
     except ValueError as error:
         # The transport names its own argument; a user of the command knows only the option.
         text = str(error)
-        for name, option in (("allowed_hosts: ", "--allowed-host: "), ("allowed_origins: ", "--allowed-origin: ")):
-            text = text.replace(name, option)
+        for name, option in OPTIONS_OF_ARGUMENTS.items():
+            text = text.replace(f"{name}: ", f"{option}: ")
         how = "; give them with --allowed-host NAME" if "allowed_hosts" in text else ""
         raise CommandError(f"{text}{how}") from error

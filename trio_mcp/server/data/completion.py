@@ -10,7 +10,6 @@ from ... import server, types
 from ...errors import RemoteProtocolError
 from ...protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from ...runtime import ThreadLimiter
-from ...runtime.loop_turn import LoopTurn
 from ...session import Plan, RequestFacts
 from ...types import Model
 from ..catalog import Catalog
@@ -110,7 +109,7 @@ class Completions:
         assert isinstance(params, types.CompleteRequestParams)
         if not self.was_ever_filled:
             raise RemoteProtocolError("this server has no completions", code=METHOD_NOT_FOUND)
-        found = self._referenced(params.ref, facts.turn)
+        found = self._referenced(params.ref, facts)
         name = params.argument.name
         if name not in found.arguments:
             raise RemoteProtocolError(f"{found.target} has no argument {name[:128]!r}", code=INVALID_PARAMS)
@@ -154,27 +153,33 @@ class Completions:
         what = f"resource template {resource!r}" if prompt is None else f"prompt {prompt!r}"
         raise LookupError(f"there is no {what}: register it before its completions")
 
-    def _referenced(self, reference: PromptReference | ResourceTemplateReference, turn: LoopTurn) -> Target:
+    def _referenced(self, reference: PromptReference | ResourceTemplateReference, facts: RequestFacts) -> Target:
         """Return the prompt or template that a peer references.
 
         Raises:
-            RemoteProtocolError: -32602, there is no such thing; the message names it.
+            RemoteProtocolError: -32602, the caller sees no such thing; the message names it. -32600, it lacks the scopes.
         """
         if isinstance(reference, types.PromptReference):
-            prompt = server.data.prompts.find_prompt(self._prompts, reference.name)
+            prompt = server.data.prompts.find_prompt(self._prompts, reference.name, facts)
             return Target(prompt.name, prompt.argument_names, prompt.mounts)
         # Some clients send the template, others a URI that is expanded so far.
         template = self._templates.find(reference.uri)
         if (
             template is None
-            and (found := server.data.resources.matching_template(self._templates, reference.uri, turn)) is not None
+            and (found := server.data.resources.matching_template(self._templates, reference.uri, facts.turn))
+            is not None
         ):
             template, _ = found
-        if template is not None:
-            return Target(template.model.uri_template, frozenset(template.pattern.variables), template.mounts)
-        if self._resources.key_of(reference.uri) is not None:
+        referenced = template or self._resources.find(reference.uri)
+        text = f"Unknown resource template: {reference.uri[:128]}"
+        unknown = partial(RemoteProtocolError, text, code=INVALID_PARAMS)
+        if referenced is None:
+            raise unknown()
+        if referenced.access is not None:
+            referenced.access.check(facts.caller, f"the resource {reference.uri[:128]}", unknown)
+        if template is None:
             return Target(reference.uri, frozenset(), ())
-        raise RemoteProtocolError(f"Unknown resource template: {reference.uri[:128]}", code=INVALID_PARAMS)
+        return Target(template.model.uri_template, frozenset(template.pattern.variables), template.mounts)
 
 
 def make_completer(function: Function, threads: ThreadLimiter) -> Completer:

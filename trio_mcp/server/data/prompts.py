@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast, get_origin
+from typing import Final, cast, get_origin
 
 from pydantic import ValidationError
 
@@ -15,7 +15,7 @@ from ... import server
 from ...errors import RemoteProtocolError
 from ...protocol.jsonrpc import INVALID_PARAMS
 from ...runtime import ThreadLimiter
-from ...session import Plan, RequestFacts, ResumeMode
+from ...session import Caller, Plan, RequestFacts, ResumeMode
 from ...types import (
     GetPromptRequestParams,
     GetPromptResult,
@@ -26,6 +26,7 @@ from ...types import (
     PromptMessage,
     TextContent,
 )
+from ..access import Access, access_of
 from ..branching import BranchTerms
 from ..catalog import Catalog
 from ..handler import Function, Handler, make_handler
@@ -36,6 +37,9 @@ from ..values.content import Block, ReturnError, convert_or_read, sound_block, t
 from ..values.media import Media, media_block
 from ..values.signature import Arguments, parameters_of, signature_arguments
 
+MAX_LOOKED_AT: Final = 500
+"""How many prompts are looked at for one that a caller may have meant."""
+
 CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
@@ -45,13 +49,20 @@ class PromptKeywords(OfferKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
-    """A registered prompt. `model` is what `prompts/list` shows, `mounts` are the servers that it comes through."""
+    """A registered prompt.
+
+    Attributes:
+        model: what `prompts/list` shows.
+        access: who sees and gets it; None for everybody.
+        mounts: the servers that it comes through; empty for a prompt of the server itself.
+    """
 
     model: PromptModel
     timeout: float
     _arguments: Arguments
     _handler: Handler
     _resume: ResumeMode
+    access: Access | None = None
     mounts: Mounts = ()
 
     @property
@@ -95,26 +106,46 @@ class Prompt:
         return f"<Prompt {self.name}>"
 
 
-def get_prompt(prompts: Catalog[Prompt], _facts: RequestFacts, params: Model) -> Plan:
+def get_prompt(prompts: Catalog[Prompt], facts: RequestFacts, params: Model) -> Plan:
     """Serve `prompts/get`.
 
     Raises:
-        RemoteProtocolError: -32602, there is no such prompt, or its arguments are wrong.
+        RemoteProtocolError: -32602, there is no such prompt, or its arguments are wrong; -32600, the caller lacks its scopes.
     """
     assert isinstance(params, GetPromptRequestParams)
-    return find_prompt(prompts, params.name).plan(params.arguments or {})
+    return find_prompt(prompts, params.name, facts).plan(params.arguments or {})
 
 
-def find_prompt(prompts: Catalog[Prompt], name: str) -> Prompt:
-    """Return the prompt that a peer names; raises `RemoteProtocolError` if there is none."""
+def check_prompt(prompts: Catalog[Prompt], facts: RequestFacts, params: Model) -> None:
+    """Check the caller of a request that continues a prompt; one that was removed in the meantime goes on."""
+    assert isinstance(params, GetPromptRequestParams)
+    if params.name in prompts.by_key:
+        find_prompt(prompts, params.name, facts)
+
+
+def find_prompt(prompts: Catalog[Prompt], name: str, facts: RequestFacts) -> Prompt:
+    """Return the prompt that a peer names.
+
+    Raises:
+        RemoteProtocolError: -32602, there is none that the caller sees; -32600, it lacks the scopes.
+    """
     prompt = prompts.by_key.get(name)
     if prompt is None:
-        # Not the names in `by_key`: another thread may change it meanwhile.
-        known = (numbered.item.name for numbered in prompts.snapshot())
-        raise RemoteProtocolError(
-            f"Unknown prompt: {name[:128]}{server.other_names.meant(name, known)}", code=INVALID_PARAMS
-        )
+        raise unknown_prompt(prompts, name, facts.caller)
+    if prompt.access is not None:
+        caller = facts.caller
+        prompt.access.check(caller, f"the prompt {prompt.name}", partial(unknown_prompt, prompts, name, caller))
     return prompt
+
+
+def unknown_prompt(prompts: Catalog[Prompt], name: str, caller: Caller | None) -> RemoteProtocolError:
+    """Return the error for a prompt that does not exist, or is hidden; it names none that is hidden from this caller."""
+    # Not the names in `by_key`: another thread may change it meanwhile. Of the first ones: see `unknown_tool`.
+    first = [numbered.item for numbered in prompts.snapshot()[:MAX_LOOKED_AT]]
+    known = (each.name for each in first if each.access is None or not each.access.hides_from(caller))
+    return RemoteProtocolError(
+        f"Unknown prompt: {name[:128]}{server.other_names.meant(name, known)}", code=INVALID_PARAMS
+    )
 
 
 def make_prompt(function: Function, options: PromptKeywords, threads: ThreadLimiter) -> Prompt:
@@ -135,7 +166,8 @@ def make_prompt(function: Function, options: PromptKeywords, threads: ThreadLimi
     check_listable("prompt", name, model)
     handler = make_handler(function, arguments.context, threads, BranchTerms(question_keys(options)))
     # Rendering a prompt changes nothing, so that running it twice is harmless.
-    return Prompt(model, options.get("timeout", math.inf), arguments, handler, resume_mode(options, harmless=True))
+    resume, timeout = resume_mode(options, harmless=True), options.get("timeout", math.inf)
+    return Prompt(model, timeout, arguments, handler, resume, access_of(name, options))
 
 
 def reject_containers(function: Function) -> None:

@@ -27,6 +27,7 @@ from ...types import (
     ResourceTemplate,
     TextResourceContents,
 )
+from ..access import Access, access_of
 from ..branching import BranchTerms
 from ..catalog import Catalog
 from ..handler import Function, Handler, make_handler
@@ -74,6 +75,7 @@ class ResourceReader(NamedTuple):
     """A function that reads a resource, and what is the same for all that it reads.
 
     Attributes:
+        access: who sees and reads it; None for everybody.
         mounts: the servers that it comes through; empty for a resource of the server itself.
     """
 
@@ -81,6 +83,7 @@ class ResourceReader(NamedTuple):
     handler: Handler
     options: ResourceKeywords
     resume: ResumeMode
+    access: Access | None = None
     mounts: Mounts = ()
 
     def plan(self, uri: str, values: dict[str, object]) -> Plan:
@@ -116,6 +119,11 @@ class Resource:
     reader: ResourceReader
 
     @property
+    def access(self) -> Access | None:
+        """Who sees and reads it; None for everybody."""
+        return self.reader.access
+
+    @property
     def mounts(self) -> Mounts:
         """The servers that it comes through; empty for a resource of the server itself."""
         return self.reader.mounts
@@ -136,6 +144,11 @@ class Template:
     model: ResourceTemplate
     pattern: UriTemplate
     _reader: ResourceReader
+
+    @property
+    def access(self) -> Access | None:
+        """Who sees it and reads its resources; None for everybody."""
+        return self._reader.access
 
     @property
     def mounts(self) -> Mounts:
@@ -178,7 +191,7 @@ def read_resource(
 
     Raises:
         ResourceNotFound: nothing has that URI.
-        RemoteProtocolError: -32602, a part of the URI is not valid for the function.
+        RemoteProtocolError: -32602, a part of the URI is not valid for the function; -32600, the caller lacks the scopes.
     """
     assert isinstance(params, ReadResourceRequestParams)
     # Before any template sees it: the time that matching takes grows with the length of the URI.
@@ -187,38 +200,69 @@ def read_resource(
         return read_result(params.uri)
     resource = resources.find(params.uri)
     if resource is not None:
+        check_readable(resource, params.uri, facts)
         return resource.reader.plan(resource.model.uri, {})
     if is_kept(params.uri) and (reader := reader_of_kept(params.uri)) is not None:
         return reader.plan(params.uri, {})
     found = matching_template(templates, params.uri, facts.turn)
-    if found is None and (normal := normal_uri(params.uri)) != params.uri:
-        found = matching_template(templates, normal, facts.turn)
     if found is None:
         raise ResourceNotFound(params.uri)
     template, values = found
+    check_readable(template, params.uri, facts)
     return template.plan(params.uri, values)
+
+
+def check_readable(found: Resource | Template, uri: str, facts: RequestFacts) -> None:
+    """Raise unless the caller may read a resource.
+
+    Raises:
+        ResourceNotFound: it does not see it.
+        RemoteProtocolError: -32600, it lacks the scopes.
+    """
+    # What is hidden is not looked for among the templates: one of them might read the same.
+    if (access := found.access) is not None:
+        access.check(facts.caller, f"the resource {uri[:128]}", partial(ResourceNotFound, uri))
+
+
+def check_reading(access_to: Callable[[str, LoopTurn], Access | None], facts: RequestFacts, params: Model) -> None:
+    """Check the caller of a request that continues reading; a resource that was removed in the meantime goes on.
+
+    Args:
+        access_to: see `Registry.access_to`.
+    """
+    assert isinstance(params, ReadResourceRequestParams)
+    check_uri(params.uri)
+    if (access := access_to(params.uri, facts.turn)) is not None:
+        access.check(facts.caller, f"the resource {params.uri[:128]}", partial(ResourceNotFound, params.uri))
 
 
 def matching_template(
     templates: Iterable[Template], uri: str, turn: LoopTurn
 ) -> tuple[Template, dict[str, str]] | None:
-    """Return the first template that matches a URI, and the values that it finds in it; None if there is none.
+    """Return the first template that matches a URI, as it is spelled or in normal form, and the values that it finds in it.
 
-    Each step counts in the turn of the event loop.
+    None if there is none. Each step counts in the turn of the event loop.
 
     Raises:
         RemoteProtocolError: -32602, the URI has the form of so many templates, and a value that none of them takes, that to go on
             would cost more than `MAX_MATCH_STEPS`.
     """
-    encoded, steps = ascii_uri(uri), 0
-    if encoded is None:
-        return None
+    encoded = ascii_uri(uri)
+    found = None if encoded is None else first_match(templates, encoded, turn)
+    if encoded is None or found is not None or (normal := normal_uri(uri)) in (uri, encoded):
+        return found
+    return first_match(templates, normal, turn)
+
+
+def first_match(templates: Iterable[Template], encoded: str, turn: LoopTurn) -> tuple[Template, dict[str, str]] | None:
+    """Return the first template that matches a URI in this spelling, and its values. Raises as `matching_template` does."""
+    steps = 0
     for template in templates:
         needed = template.pattern.steps(encoded)
         steps += needed
         if steps > MAX_MATCH_STEPS:
             raise RemoteProtocolError(
-                f"the URI {uri[:128]!r} costs more than {MAX_MATCH_STEPS} steps to compare with the resource templates",
+                f"the URI {encoded[:128]!r} costs more than {MAX_MATCH_STEPS} steps to compare with the resource templates",
                 code=INVALID_PARAMS,
             )
         turn.spent += needed
@@ -239,7 +283,7 @@ def make_resource(uri: str, function: Function, options: ResourceKeywords, threa
         raise ValueError(
             f"{uri[:128]!r} is not a URI: it needs a scheme, such as config: or file:, and {MAX_URI} characters at most"
         )
-    reader = make_reader(function, options, threads)
+    reader = make_reader(uri, function, options, threads)
     if names := reader.arguments.names:
         raise TypeError(f"{uri} has no variables, but its function takes {', '.join(sorted(names))}")
     model = ResourceModel(
@@ -267,7 +311,7 @@ def make_template(text: str, function: Function, options: ResourceKeywords, thre
             "characters at most"
         )
     pattern = UriTemplate(normal_uri(text))
-    reader = make_reader(function, options, threads)
+    reader = make_reader(text, function, options, threads)
     names, variables = reader.arguments.names, set(pattern.variables)
     if names != variables:
         raise TypeError(
@@ -291,14 +335,14 @@ def make_template(text: str, function: Function, options: ResourceKeywords, thre
     return Template(model, pattern, reader)
 
 
-def make_reader(function: Function, options: ResourceKeywords, threads: ThreadLimiter) -> ResourceReader:
+def make_reader(name: str, function: Function, options: ResourceKeywords, threads: ThreadLimiter) -> ResourceReader:
     """Return the reader of a resource or a template. Raises `TypeError` or `ValueError` if an option is unknown or wrong."""
     check_offer(options, ResourceKeywords.__optional_keys__, "resource()")
     check_caching("ttl", options.get("ttl", 0), "cache_scope", options.get("cache_scope", "private"))
     arguments = signature_arguments(function)
     handler = make_handler(function, arguments.context, threads, BranchTerms(question_keys(options)))
     # Reading changes nothing, so that running the function twice is harmless.
-    return ResourceReader(arguments, handler, options, resume_mode(options, harmless=True))
+    return ResourceReader(arguments, handler, options, resume_mode(options, harmless=True), access_of(name, options))
 
 
 def to_contents(uri: str, value: object, mime_type: str | None) -> list[Contents]:

@@ -11,7 +11,7 @@ the server sees it: questions, progress, cancellation, middleware, limits, scope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final, Protocol, cast
@@ -24,12 +24,13 @@ from ...base.logs import peer_logger
 from ...protocol.jsonrpc import Encoded, Request
 from ...protocol.strict_json import dumps
 from ...runtime import ThreadLimiter
-from ...session import Caller, Plan, RequestFacts, Route
+from ...session import Plan, RequestFacts, Route
 from ...session.calls.facts import TaskSupport
 from ...types import CallToolRequestParams, JsonObject, Model, Tool as ToolModel
+from ..access import Restricted
 from ..catalog import Catalog, NumberedItem
 from ..context import Context
-from ..tool_options import RestrictedTools, check_tool_name
+from ..tool_options import check_tool_name
 from ..values.parameters_model import parameters_model
 from ..values.results import ToolResult, error_result
 from ..values.schema_checks import error_summary
@@ -130,7 +131,7 @@ class SearchedTools:
     def __init__(self, tools: Catalog[Tool], options: ToolSearch, threads: ThreadLimiter) -> None:
         self._tools = tools
         self._options = options
-        self._restricted = RestrictedTools(tools)
+        self._restricted = Restricted(tools)
         warn_of_unknown(options.pinned, tools.by_key)
         for name in (options.search_name, options.call_name):
             if name in tools.by_key:
@@ -233,14 +234,14 @@ class SearchedTools:
                 return
         check_retry(self._tools, facts, params)
 
-    def missing_scopes(self, request: Request, caller: Callable[[], Caller | None]) -> frozenset[str]:
-        """Return the scopes that a request needs and its caller lacks; see `RestrictedTools.missing_scopes`."""
+    def resolved(self, request: Request) -> Request:
+        """Return a call of `call_tool` as one of the tool that it names, for `missing_scopes`; others as they are."""
         params = request.params
-        if isinstance(params, dict) and params.get("name") == self._options.call_name:
-            arguments = params.get("arguments")
-            name = arguments.get("name") if isinstance(arguments, dict) else None
-            request = request._replace(params={"name": name})
-        return self._restricted.missing_scopes(request, caller)
+        if not isinstance(params, dict) or params.get("name") != self._options.call_name:
+            return request
+        arguments = params.get("arguments")
+        name = arguments.get("name") if isinstance(arguments, dict) else None
+        return request._replace(params={"name": name})
 
     # the search
 

@@ -37,14 +37,13 @@ from ...session.calls.facts import NEVER_A_TASK, TaskSupport
 from ...session.calls.failures import author_hint, url_required_code
 from ...types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, Tool as ToolModel
 from ...types.capabilities import lacks
+from ..access import Access, Restricted, access_of
 from ..branching import BranchTerms
 from ..catalog import Catalog
 from ..handler import Function, Handler, make_handler
 from ..options import check_listable, listed_members, name_for, resume_mode
 from ..tool_options import (
     REQUIRES_META_KEY,
-    RestrictedTools,
-    ToolAccess,
     ToolKeywords,
     branch_terms,
     check_tool_name,
@@ -54,7 +53,6 @@ from ..tool_options import (
     published_meta,
     required_capabilities,
     task_support,
-    tool_access,
     tool_hints,
 )
 from ..values.callables import callable_name
@@ -89,7 +87,7 @@ class Tool:
     timeout: float
     requires: tuple[str, ...]
     mirrored: ParameterHeaders | None
-    access: ToolAccess | None
+    access: Access | None
     _arguments: Arguments
     _handler: Handler
     _convert: Converter
@@ -191,9 +189,9 @@ class Tool:
             return self._invalid(error)
         return await self._handler.run(values, self._convert, call, place, parent)
 
-    def _lacks_scopes(self, access: ToolAccess) -> CallToolResult:
+    def _lacks_scopes(self, access: Access) -> CallToolResult:
         scopes = sorted(access.scopes)
-        return error_result(f"the tool {self.name} needs the scopes {', '.join(scopes)}", {REQUIRED_SCOPES: [*scopes]})
+        return error_result(access.lacking_text(f"the tool {self.name}"), {REQUIRED_SCOPES: [*scopes]})
 
     def _invalid(self, error: ValueError) -> CallToolResult:
         # A result and not a protocol error, so that the model reads it and corrects its call.
@@ -279,7 +277,7 @@ def unknown_tool(tools: Catalog[Tool], facts: RequestFacts, name: str) -> Remote
     )
 
 
-def uncallable_tools(tools: Catalog[Tool], restricted: RestrictedTools[Tool], facts: RequestFacts) -> frozenset[Tool]:
+def uncallable_tools(tools: Catalog[Tool], restricted: Restricted[Tool], facts: RequestFacts) -> frozenset[Tool]:
     """Return the tools that are hidden from this caller, and in a session those that its client cannot call (row 30)."""
     hidden = restricted.hidden(facts)
     # A modern list belongs to no session, and may be cached for other clients.
@@ -302,12 +300,9 @@ def check_retry(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Non
         return
     # The caller may have fewer rights than when the call began.
     if tool.access is not None:
-        caller = facts.caller
-        if tool.access.hides_from(caller):
-            # The error of a tool that does not exist, for which no state is good.
-            raise InvalidRequestState("the tool is hidden from this caller")
-        if tool.access.lacks_scopes(caller):
-            raise RemoteProtocolError(f"the tool {tool.name} needs the scopes {', '.join(sorted(tool.access.scopes))}")
+        # The error of a tool that does not exist, for which no state is good.
+        hidden = partial(InvalidRequestState, "the tool is hidden from this caller")
+        tool.access.check(facts.caller, f"the tool {tool.name}", hidden)
     check_headers(tool, facts, params)
 
 
@@ -360,7 +355,7 @@ def make_tool(
         options.get("timeout", math.inf),
         requires,
         ParameterHeaders.of(arguments.schema) or None,
-        tool_access(name, options),
+        access_of(name, options),
         arguments,
         make_handler(
             function,
