@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-import time
-from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
-import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from pages import Names, Page
 
 from trio_mcp import Client, Server, accept
@@ -93,73 +87,6 @@ async def test_recipes_for_long_work() -> None:
     assert (await MockClient(elicits=[True]).call(page()["report"], year=2026)).text == "2026 sales, accept"
     assert (await client.call(page()["convert"], euros=2, currency="usd")).data == 2.2
     assert (await client.call(page()["render"], scene="s")).text == "s.png"
-
-
-KEY = generate_private_key(public_exponent=65537, key_size=2048)
-OTHER = generate_private_key(public_exponent=65537, key_size=2048)
-CLAIMS = {
-    "sub": "ann",
-    "iss": "https://login.example.com/",
-    "aud": "https://mcp.example.com/mcp",
-    "scope": "orders:write",
-}
-
-
-def token(key: RSAPrivateKey = KEY, kid: str = "k1", algorithm: str = "RS256", **changes: object) -> str:
-    claims = {**CLAIMS, "exp": time.time() + 60, **changes}
-    claims = {name: value for name, value in claims.items() if value is not None}
-    return jwt.encode(claims, key if algorithm == "RS256" else "x" * 32, algorithm=algorithm, headers={"kid": kid})
-
-
-@pytest.fixture
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the identity provider publishes."""
-    published = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key()))
-    found = {"keys": [{**published, "kid": "k1", "use": "sig", "alg": "RS256"}]}
-    monkeypatch.setattr(page()["KEYS"], "fetch_data", lambda: found)
-
-
-async def caller_of(headers: Mapping[str, str]) -> Any:
-    return await page()["authenticate"](headers)
-
-
-@pytest.mark.usefixtures("keys")
-async def test_a_valid_jwt_is_its_subject_with_its_scopes() -> None:
-    caller = await caller_of({"authorization": f"Bearer {token()}"})
-    assert (caller.principal, sorted(caller.scopes)) == ("ann", ["orders:write"])
-
-
-@pytest.mark.usefixtures("keys")
-@pytest.mark.parametrize(
-    "bad",
-    [
-        token(exp=time.time() - 60),
-        token(exp=None),
-        token(sub=None),
-        token(iss="https://evil.example.com/"),
-        token(aud="https://other.example.com/mcp"),
-        token(OTHER),
-        token(kid="k2"),
-        token(algorithm="HS256"),
-        "no token",
-        "",
-    ],
-    ids=[
-        "expired",
-        "for ever",
-        "of nobody",
-        "issuer",
-        "audience",
-        "signature",
-        "unknown key",
-        "algorithm",
-        "text",
-        "empty",
-    ],
-)
-async def test_a_jwt_that_is_not_valid_is_rejected(bad: str) -> None:
-    assert await caller_of({"authorization": f"Bearer {bad}"}) is None
-    assert await caller_of({"authorization": f"Basic {bad}"}) is None
 
 
 async def test_recipes_of_composition() -> None:
