@@ -100,7 +100,7 @@ class Authenticator(ABC):
         return {**parameters, "scope": " ".join(sorted(scopes))} if scopes else parameters
 
     def documents(self, scopes: Collection[str]) -> Mapping[str, bytes]:  # noqa: ARG002  there are none here
-        """Return public JSON documents by their paths at the origin.
+        """Return public JSON documents by their paths at the origin, first the one that belongs to the path of the server.
 
         Args:
             scopes: those that the tools, resources and prompts of the server need.

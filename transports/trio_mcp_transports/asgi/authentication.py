@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Final
 
 import trio
 
+from trio_mcp.auth.challenges import write_challenge
 from trio_mcp.base.groups import split_group, without
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.http import Authenticate
-from trio_mcp.protocol.jsonrpc import Request
+from trio_mcp.http.authenticator import CannotVerify, CredentialsRejected, as_authenticator
+from trio_mcp.protocol.jsonrpc import Request as RpcRequest
 from trio_mcp.protocol.revisions import REQUIRED_SCOPES
 from trio_mcp.session import Caller, Peer, Service
 from trio_mcp.session.envelope import check_principal
 from trio_mcp.types import JsonObject
 
-from .access import HttpRejection
-from .requests import Watch, unwatched
+from .access import Headers, HttpRejection
+from .requests import Expiry, Request, Watch, unwatched
+from .responses import KnownResponse
 
 # Errors of an author's code, which are logged and end nothing but what they happened in.
 
@@ -79,63 +84,193 @@ class _LoggedFailures:
 AUTHENTICATION_SECONDS: Final = 10.0
 """How long the hook may take for one request."""
 
-CHALLENGE = (b"www-authenticate", b"Bearer")
-"""A 401 says how to do better (RFC 9110, 11.6.1)."""
+CHALLENGE: Final = b"www-authenticate"
+"""A refusal says how to do better (RFC 9110, 11.6.1)."""
+
+TEXTS: Final[Mapping[int, str]] = {
+    400: "The Authorization header must have exactly one well-formed token: Authorization: Bearer ...",
+    401: "This server must know who calls: send an Authorization header that it accepts.",
+    403: "The token lacks a scope that this server needs.",
+}
+"""The same for every reason: the log has that."""
+
+DOCUMENT_HEADERS: Final[Headers] = (
+    (b"cache-control", b"max-age=300"),
+    # Public and the same for everybody: a client in a browser reads it before it has a token.
+    (b"access-control-allow-origin", b"*"),
+)
+PREFLIGHT_HEADERS: Final[Headers] = (
+    *DOCUMENT_HEADERS,
+    (b"access-control-allow-methods", b"GET, HEAD"),
+    (b"access-control-allow-headers", b"*"),
+)
 
 
-async def authenticated_peer(
-    authenticate: Authenticate,
-    headers: Mapping[str, str],
-    connection: Hashable,
-    records: RepeatedRecords,
-    watch: Watch = unwatched,
-) -> Peer:
-    """Return the sender of a request, as the hook finds it in these headers.
+WELL_KNOWN: Final = "/.well-known/"
+"""In the paths of documents."""
+
+
+class Authentication:
+    """Authenticates the requests of one application, and says how to authenticate.
 
     Args:
-        connection: see `Peer`.
-        records: what is wrong with the hook, which every request may show again.
-        watch: cancels the hook if the client leaves, where the server notices that.
-
-    Raises:
-        ClientDisconnected: the client has left.
-        HttpRejection: 401, the hook returned None; 503, it took longer than `AUTHENTICATION_SECONDS`; 500, it failed or
-            returned something else. The log says what was wrong with the hook, the response does not.
+        hook: the author's.
+        prefix: of the server among several; "" for one alone.
+        scopes: returns the scopes that the tools, resources and prompts of the server need.
+        records: what is wrong with the hook or with credentials, which every request may show again.
     """
-    found: str | Caller | None = None
-    with trio.move_on_after(AUTHENTICATION_SECONDS) as asking:
-        found = await watch(call_hook(authenticate, headers, records), asking)
-    if asking.cancelled_caught:
-        if trio.current_time() < asking.deadline:
-            raise ClientDisconnected
-        refused = "authenticate did not answer within %g seconds; the request was refused"
-        records.log(refused, AUTHENTICATION_SECONDS, level=logging.ERROR)
-        raise HttpRejection(503, "The server could not check your credentials in time. Try again in a moment.")
-    if not found:
-        raise HttpRejection(
-            401, "This server must know who calls: send an Authorization header that it accepts.", [CHALLENGE]
-        )
-    return (
-        Peer(found, headers, connection)
-        if isinstance(found, str)
-        else Peer(found.principal, headers, connection, found)
-    )
 
+    def __init__(
+        self, hook: Authenticate, prefix: str, scopes: Callable[[], Collection[str]], records: RepeatedRecords
+    ) -> None:
+        self._hook = as_authenticator(hook)
+        self._prefix = prefix
+        self._scopes = scopes
+        self._records = records
 
-async def call_hook(
-    authenticate: Authenticate, headers: Mapping[str, str], records: RepeatedRecords
-) -> str | Caller | None:
-    """Return what the hook returns. Anything but a principal, a caller or None is a failure: a guess could let an attacker in."""
-    with log_failures("authenticate failed; the request was refused", records):
-        # Read-only, since the session keeps the same mapping.
-        found: object = await authenticate(MappingProxyType(headers))
-        # An empty name is a refusal, like None.
-        if found is None or found == "" or isinstance(found, Caller):
-            return found or None
+    def check_endpoints(self, endpoints: Collection[str]) -> None:
+        """Raise `ValueError` if the server is not where the hook says; see `Authenticator`."""
+        self._hook.check_endpoints([self._prefix + path for path in endpoints], self._scopes())
+
+    async def prepare(self) -> None:
+        """Get what the first request needs; a failure is logged."""
+        with log_failures("authenticate could not prepare", self._records):
+            await self._hook.prepare()
+
+    async def peer(
+        self, headers: Mapping[str, str], connection: Hashable, watch: Watch = unwatched, root: str = ""
+    ) -> Peer:
+        """Return the sender of a request, as the hook finds it in these headers.
+
+        Args:
+            connection: see `Peer`.
+            watch: cancels the hook if the client leaves, where the server notices that.
+            root: see `Request`.
+
+        Raises:
+            ClientDisconnected: the client has left.
+            HttpRejection: 401, the hook returned None; 400, 401 or 403, it rejected the credentials; 503, they cannot be
+                verified now, or it took longer than `AUTHENTICATION_SECONDS`; 500, it failed or returned something else. The
+                log says why, the response does not.
+        """
+        found: str | Caller | None = None
+        with trio.move_on_after(AUTHENTICATION_SECONDS) as asking:
+            found = await watch(self._ask(headers, root), asking)
+        if asking.cancelled_caught:
+            if trio.current_time() < asking.deadline:
+                raise ClientDisconnected
+            refused = "authenticate did not answer within %g seconds; the request was refused"
+            self._records.log(refused, AUTHENTICATION_SECONDS, level=logging.ERROR)
+            raise HttpRejection(503, "The server could not check your credentials in time. Try again in a moment.")
+        if not found:
+            raise self._rejection(401, root=root)
+        if "authorization" in headers and self._hook.hides_credentials:
+            headers = {name: value for name, value in headers.items() if name != "authorization"}
         if isinstance(found, str):
-            return check_principal(found)
-        raise TypeError(f"authenticate returned {type(found).__name__}, neither a principal nor a Caller nor None")
-    raise HttpRejection(500, "The server could not check your credentials; its log has the reason.")
+            return Peer(found, headers, connection)
+        return Peer(found.principal, headers, connection, found)
+
+    async def _ask(self, headers: Mapping[str, str], root: str) -> str | Caller | None:
+        """Return what the hook returns.
+
+        Anything but a principal, a caller or None is a failure: a guess could let an attacker in.
+        """
+        refusal: CredentialsRejected | CannotVerify | None = None
+        with log_failures("authenticate failed; the request was refused", self._records):
+            try:
+                # Read-only, since the session keeps the same mapping.
+                found: object = await self._hook(MappingProxyType(headers))
+            except (CredentialsRejected, CannotVerify) as error:
+                refusal = error
+            else:
+                # An empty name is a refusal, like None.
+                if found is None or found == "" or isinstance(found, Caller):
+                    return found or None
+                if isinstance(found, str):
+                    return check_principal(found)
+                text = f"authenticate returned {type(found).__name__}, neither a principal nor a Caller nor None"
+                raise TypeError(text)
+        raise self._refused(refusal, root) from None
+
+    def _refused(self, refusal: CredentialsRejected | CannotVerify | None, root: str) -> HttpRejection:
+        """Return the rejection for what the hook has raised, and log it; None if it has failed, which was logged."""
+        if refusal is None:
+            return HttpRejection(500, "The server could not check your credentials; its log has the reason.")
+        if isinstance(refusal, CannotVerify):
+            self._records.log("the credentials of requests cannot be verified: %s", refusal)
+            return unverified(refusal.retry_after)
+        # Each reason by itself: a client in the wrong must not hide what is wrong with another.
+        self._records.log(f"a request was refused: {refusal}", level=logging.INFO)
+        return self._rejection(refusal.status, refusal.error, refusal.scopes, root)
+
+    def _rejection(
+        self, status: int, error: str = "", scopes: Collection[str] = (), root: str = "", text: str | None = None
+    ) -> HttpRejection:
+        # Several servers are told apart by their prefixes, which their resources have.
+        public = "" if root == self._prefix else root
+        challenge = write_challenge("Bearer", self._hook.challenge(error, scopes, public))
+        return HttpRejection(status, text or TEXTS[status], [(CHALLENGE, challenge.encode())])
+
+    def check_scopes(self, service: Service, message: RpcRequest, peer: Peer, root: str) -> None:
+        """Raise `HttpRejection` (403) if the sender of a request lacks a scope that it needs (RFC 6750, 3.1; L-AUTH-8s)."""
+        missing = service.missing_scopes(message, lambda: peer.caller)
+        if missing:
+            names = sorted(missing)
+            text = f"This needs the scopes {' '.join(names)}."
+            rejection = self._rejection(403, "insufficient_scope", names, root, text)
+            rejection.request_id = message.id
+            data: JsonObject = {REQUIRED_SCOPES: [*names]}
+            rejection.data = data
+            raise rejection
+
+    def expiry(self, headers: Mapping[str, str], peer: Peer, seconds: float) -> Expiry:
+        """Return what waits until these headers are no longer those of the peer; see `wait_until_expired`."""
+        return partial(wait_until_expired, headers, peer, self.peer, seconds)
+
+    def has_documents(self) -> bool:
+        """Whether there are documents now."""
+        return bool(self._hook.documents(self._scopes()))
+
+    def document(self, request: Request, *, at_root: bool = True) -> KnownResponse | None:
+        """Return the response to a request for a document of the hook; None for another request.
+
+        Args:
+            at_root: whether documents count that are not at the path of the server; they come after the one that is.
+        """
+        if WELL_KNOWN not in request.path:
+            return None
+        documents = self._hook.documents(self._scopes())
+        places = [place for path in request.routes for place in (f"{path}?{request.query}", path)]
+        for place in documents if at_root else [*documents][:1]:
+            if place in places:
+                return document_response(request.method, documents[place])
+        return None
+
+
+def document_response(method: str, body: bytes) -> KnownResponse:
+    """Return the response to a request for a public document."""
+    if method == "OPTIONS":
+        return KnownResponse(204, b"", PREFLIGHT_HEADERS)
+    if method not in ("GET", "HEAD"):
+        return KnownResponse(405, b"", [*DOCUMENT_HEADERS, (b"allow", b"GET, HEAD, OPTIONS")])
+    return KnownResponse(200, body, DOCUMENT_HEADERS)
+
+
+def no_authentication(records: RepeatedRecords) -> Authentication:
+    """Return that of a server whose callers are not known: it only says which scopes a request needs."""
+
+    async def authenticate(_headers: Mapping[str, str]) -> None:
+        return None
+
+    return Authentication(authenticate, "", frozenset[str], records)
+
+
+def unverified(retry_after: float) -> HttpRejection:
+    """Return the rejection of credentials of which it is not known whether they are good: a 401 would end a login."""
+    seconds = b"%d" % max(1, math.ceil(retry_after))
+    return HttpRejection(
+        503, "The server cannot check your credentials now. Try again in a moment.", [(b"retry-after", seconds)]
+    )
 
 
 def has_same_rights(peer: Peer, other: Peer) -> bool:
@@ -144,12 +279,16 @@ def has_same_rights(peer: Peer, other: Peer) -> bool:
 
 
 async def wait_until_expired(
-    peer: Peer, ask: Callable[[Mapping[str, str], None], Awaitable[Peer]], seconds: float
+    headers: Mapping[str, str],
+    peer: Peer,
+    ask: Callable[[Mapping[str, str], None], Awaitable[Peer]],
+    seconds: float,
 ) -> None:
     """Ask the hook again and again; return when the principal or its scopes are no longer the same (reliability row 57).
 
     Args:
-        ask: calls the hook with headers; see `authenticated_peer` for its errors.
+        headers: those that opened the connection, with its credentials.
+        ask: calls the hook with them; see `Authentication.peer` for its errors.
         seconds: after an answer, before the hook is asked again.
     """
     # A hook that fails ends it as well: whether the credentials are still good is not known then.
@@ -157,24 +296,10 @@ async def wait_until_expired(
         while True:
             # After the answer and not at fixed times: a slow hook is not asked again while it still works.
             await trio.sleep(seconds)
-            if not has_same_rights(await ask(peer.headers, None), peer):
+            if not has_same_rights(await ask(headers, None), peer):
                 break
     logger.info("an open connection is ended: its credentials are no longer accepted")
 
 
 def scopes_of(peer: Peer) -> frozenset[str]:
     return frozenset() if peer.known_caller is None else peer.known_caller.scopes
-
-
-def check_scopes(service: Service, request: Request, peer: Peer) -> None:
-    """Raise `HttpRejection` (403) if the sender of a request lacks a scope that it needs (RFC 6750, 3.1; L-AUTH-8s)."""
-    missing = service.missing_scopes(request, lambda: peer.caller)
-    if missing:
-        names = sorted(missing)
-        scopes = " ".join(names)
-        challenge = f'Bearer error="insufficient_scope", scope="{scopes}"'
-        rejection = HttpRejection(403, f"This needs the scopes {scopes}.", [(CHALLENGE[0], challenge.encode())])
-        rejection.request_id = request.id
-        data: JsonObject = {REQUIRED_SCOPES: [*names]}
-        rejection.data = data
-        raise rejection

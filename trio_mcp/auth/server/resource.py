@@ -65,7 +65,8 @@ class ProtectedResource(Authenticator):
         self._prefix = check_str("scope_prefix", scope_prefix)
         self._implied = {scope: check_scopes(f"implied[{scope!r}]", more) for scope, more in implied.items()}
         self._required = _without_offline("required", required)
-        self._scopes = None if scopes == "all" else _without_offline("scopes", scopes or required)
+        self._given = frozenset[str]() if scopes == "all" else _without_offline("scopes", scopes)
+        self._scopes = None if scopes == "all" else self._given or self._required
         self._verifier = verifier.bound(resource, self._complete)
         self._issuers = [*verifier.issuers] if issuers is None else [*map(check_issuer, _listed(issuers))]
         more = {"resource_name": name, "resource_documentation": documentation}
@@ -94,8 +95,8 @@ class ProtectedResource(Authenticator):
                 f"the resource {self.resource!r} is not where the server is: write the public URL of its endpoint, such as "
                 f"{origin(self.resource) + endpoint!r}, or serve it with path={path!r}"
             )
-        missing = set(scopes) - (set(scopes) if self._scopes is None else self._scopes)
-        if missing:
+        missing = set(scopes) - self._given
+        if self._given and missing:
             logger.warning(
                 'scopes= of the resource lacks %s, which tools, resources or prompts need: add them, or write scopes="all"',
                 ", ".join(sorted(missing)),

@@ -7,7 +7,7 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -30,9 +30,9 @@ from trio_mcp.storage import EventStore
 from ...asgi.access import Access, HttpRejection, PostChecks, check_access, check_upgrade
 from ...asgi.access_log import check_shown
 from ...asgi.adapter import Receive, Scope, Send, serve_request, serve_websocket
-from ...asgi.authentication import authenticated_peer, wait_until_expired
+from ...asgi.authentication import Authentication, no_authentication
 from ...asgi.modern import process_modern
-from ...asgi.requests import AuthorizedRequest, Request, Watch, unwatched
+from ...asgi.requests import AuthorizedRequest, Request
 from ...asgi.responses import HttpApp, KnownResponse, Response, rejection_of
 from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
@@ -49,6 +49,12 @@ def default_limits(server: object) -> HttpLimits:
     """Return the limits for a server: one whose sessions are dear, such as a proxy, has the attribute `max_sessions`."""
     sessions: int | None = getattr(server, "max_sessions", None)
     return HttpLimits() if sessions is None else HttpLimits(sessions=sessions, websockets=sessions)
+
+
+def scopes_of_server(server: object) -> frozenset[str]:
+    """Return the scopes that the tools, resources and prompts of a server need; none for one of another project."""
+    found: Callable[[], frozenset[str]] | None = getattr(getattr(server, "registry", None), "scopes", None)
+    return frozenset() if found is None else found()
 
 
 logger = peer_logger("trio_mcp.http")
@@ -75,6 +81,10 @@ class McpApp(HttpApp):
         server: what is served.
         options: how it is served; see `served_options`.
         event_store: stores the messages of legacy streams for clients that resume them; by default in memory.
+        prefix: of the server among several of one application; "" for one alone.
+
+    Raises:
+        ValueError: what authenticates callers says that the server is somewhere else.
 
     Attributes:
         access: who may reach it from a browser.
@@ -84,7 +94,9 @@ class McpApp(HttpApp):
             with authentication.
     """
 
-    def __init__(self, server: SharedServer, options: HttpOptions, event_store: EventStore | None) -> None:
+    def __init__(
+        self, server: SharedServer, options: HttpOptions, event_store: EventStore | None, prefix: str = ""
+    ) -> None:
         if options.authenticate is None:
             open_access.check_open(server)
         self.limits = default_limits(server) if options.limits is None else options.limits
@@ -93,11 +105,15 @@ class McpApp(HttpApp):
         self.access = Access(options.allowed_hosts, options.allowed_origins)
         self._paths = Paths(options.path, options.sse_path, options.message_path)
         self._event_store = event_store
-        self._authenticate = options.authenticate
         self._entrance = Entrance(options)
         self._probes = Probes(options, self._readiness)
         self._records = RepeatedRecords(logger)
-        self._reader = MessageReader(self.limits)
+        self.authentication: Authentication | None = None
+        if options.authenticate is not None:
+            scopes = partial(scopes_of_server, server)
+            self.authentication = Authentication(options.authenticate, prefix, scopes, self._records)
+            self.authentication.check_endpoints(self._paths.endpoints)
+        self._reader = MessageReader(self.limits, self.authentication or no_authentication(self._records))
         self._post_checks = PostChecks(self.access)
         self.unknown: list[str] = []
         self._custom = CustomRoutes(options.routes, self.limits.body_seconds, self._records)
@@ -159,16 +175,12 @@ class McpApp(HttpApp):
         Raises:
             HttpRejection: 401, the headers belong to no principal; 500 or 503, `authenticate` failed or took over 10 seconds.
         """
-        return (await self._peer(headers, None)).principal
+        caller = await self.caller_of(headers)
+        return None if caller is None else caller.principal
 
     async def caller_of(self, headers: Mapping[str, str]) -> Caller | None:
         """Return the caller that `authenticate` finds in these headers, with its scopes and claims; see `principal_of`."""
-        return (await self._peer(headers, None)).caller
-
-    async def _peer(self, headers: Mapping[str, str], connection: Hashable, watch: Watch = unwatched) -> Peer:
-        if self._authenticate is None:
-            return Peer(None, headers, connection)
-        return await authenticated_peer(self._authenticate, headers, connection, self._records, watch)
+        return None if self.authentication is None else (await self.authentication.peer(headers, None)).caller
 
     @property
     def service(self) -> Service:
@@ -222,7 +234,7 @@ class McpApp(HttpApp):
         if self._entrance.logs:
             check_shown()
         try:
-            if self._authenticate is None:
+            if self.authentication is None:
                 # Again, since something may have been mounted meanwhile.
                 open_access.check_open(self.server)
                 self.unknown = await open_access.check_open_commands(self.server)
@@ -232,6 +244,8 @@ class McpApp(HttpApp):
                 sse = SseEndpoint(service, self.limits, self._paths.messages, partial(self._reader.read, service))
                 self._running = AppState(service, make_session(service, shared_channel=False), legacy, websockets, sse)
                 nursery.start_soon(legacy.sessions.reap)
+                if self.authentication is not None:
+                    nursery.start_soon(self.authentication.prepare)
                 try:
                     yield
                     await self.drain(0)
@@ -287,6 +301,8 @@ class McpApp(HttpApp):
             check_request_loop()
         if request.websocket is not None:
             return await self._upgrade(request)
+        if self.authentication is not None and (document := self.authentication.document(request)) is not None:
+            return document
         public = self._custom.public(request) if self._custom.has_public else None
         if public is not None:
             incoming = AuthorizedRequest(request, Peer(None, request.headers, request.connection))
@@ -311,14 +327,13 @@ class McpApp(HttpApp):
         # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
         if not self._post_checks.have_passed(headers):
             check_access(headers, self.access)
-        if self._authenticate is None:
+        authentication = self.authentication
+        if authentication is None:
             return AuthorizedRequest(request, Peer(None, headers, request.connection))
-        peer = await self._peer(headers, request.connection, request.watch)
+        peer = await authentication.peer(headers, request.connection, request.watch, request.root)
         if request.record is not None:
             request.record.name_principal(peer.principal)
-        return AuthorizedRequest(
-            request, peer, partial(wait_until_expired, peer, self._peer, self.limits.recheck_seconds)
-        )
+        return AuthorizedRequest(request, peer, authentication.expiry(headers, peer, self.limits.recheck_seconds))
 
     def _route(self, request: Request) -> Route | HttpRoute | None:
         """Return what serves a request; None if it asks which methods its path has.

@@ -17,6 +17,7 @@ from trio_mcp.storage import EventStore
 from ...asgi.access import HttpRejection, check_access
 from ...asgi.access_log import check_shown
 from ...asgi.adapter import Receive, Scope, Send, serve_request, serve_websocket
+from ...asgi.authentication import WELL_KNOWN
 from ...asgi.requests import Request
 from ...asgi.responses import HttpApp, Response
 from .app import McpApp
@@ -197,12 +198,22 @@ class McpApps(HttpApp):
         Raises:
             HttpRejection: no server is at its path.
         """
+        document = self._document(request) if WELL_KNOWN in request.path else None
+        if document is not None:
+            return document
         path = request.route
         for prefix in self._prefixes:
             if path.startswith(prefix) and path[len(prefix) :][:1] in ("", "/"):
                 request.path, request.root_path = request.root + path, request.root + prefix
                 return await self.apps[prefix].respond(request)
         raise self._not_found(request)
+
+    def _document(self, request: Request) -> Response | None:
+        """Return the response to a request for a public document of one of the servers; they are outside of its prefix."""
+        found = [app.authentication for app in self.apps.values() if app.authentication is not None]
+        having = [authentication for authentication in found if authentication.has_documents()]
+        responses = (each.document(request, at_root=len(having) == 1) for each in having)
+        return next((response for response in responses if response is not None), None)
 
     def _not_found(self, request: Request) -> HttpRejection:
         """Return the rejection of a request at a path without a server.
@@ -247,7 +258,9 @@ def apps_by_path(servers: Mapping[str, SharedServer], keywords: HttpKeywords, tl
     check_apart(options, process)
     event_store = keywords.get("event_store")
     apps = {
-        prefix: McpApp(server, replace(own, tls=None, root_path="", trusted_proxies=(), access_log=False), event_store)
+        prefix: McpApp(
+            server, replace(own, tls=None, root_path="", trusted_proxies=(), access_log=False), event_store, prefix
+        )
         for server, (prefix, own) in zip(servers.values(), options.items(), strict=True)
     }
     return McpApps(apps, process)

@@ -17,7 +17,7 @@ from trio_mcp.session.channel import MESSAGE_COST
 
 from ...asgi.access import Headers
 from ...asgi.access_log import ID_HEADER, AccessRecord
-from ...asgi.authentication import check_scopes
+from ...asgi.authentication import Authentication
 from ...asgi.forwarded import TrustedProxies
 from ...asgi.requests import AuthorizedRequest, Request, check_room, read_body
 from ...asgi.responses import Response, rejection_of
@@ -86,10 +86,15 @@ class Entrance:
 
 
 class MessageReader:
-    """Reads the messages that clients post to one application."""
+    """Reads the messages that clients post to one application.
 
-    def __init__(self, limits: HttpLimits) -> None:
+    Args:
+        authentication: of their senders.
+    """
+
+    def __init__(self, limits: HttpLimits, authentication: Authentication) -> None:
         self._limits = limits
+        self._authentication = authentication
         self._json_limits = JsonLimits(max_bytes=limits.body, max_values=limits.values)
 
     async def read(self, service: Service, incoming: AuthorizedRequest, account: Account) -> Envelope[Received]:
@@ -117,7 +122,7 @@ class MessageReader:
         turn.spent += MESSAGE_COST + len(body)
         message = parse(body, self._json_limits, measured)
         if isinstance(message, RpcRequest):
-            check_scopes(service, message, peer)
+            self._authentication.check_scopes(service, message, peer, incoming.request.root)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
             await turn.pass_on()
