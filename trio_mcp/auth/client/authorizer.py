@@ -144,7 +144,9 @@ class Attempts:
         challenge = challenge_in(headers.get("www-authenticate", ""))
         while True:
             stored = await self._authorizer.stored_tokens()
-            action = next_action(status, challenge.error, self._sent, stored, self._tries, is_new_nonce=is_new_nonce)
+            tried = max(self._tries.step_ups, self._authorizer.step_ups_for(challenge))
+            tries = replace(self._tries, step_ups=tried)
+            action = next_action(status, challenge.error, self._sent, stored, tries, is_new_nonce=is_new_nonce)
             if action is Action.RETURN:
                 return False
             if await self._carry_out(action, challenge):
@@ -413,6 +415,7 @@ class Authorizer:
 
     async def _browse(self, page: RedirectPage, url: str) -> str:
         """Open the page of a login, and return the URL of the redirect, which the page gets or the program."""
+        page.expect()
         with UnwrappedErrors():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._open_browser, page, url)

@@ -48,6 +48,10 @@ class RedirectPage:
         self._answered = trio.Event()
         self._places = trio.Semaphore(MAX_CONNECTIONS)
 
+    def expect(self) -> None:
+        """Wait for the redirect of another authorization URL."""
+        self._answer, self._answered = None, trio.Event()
+
     def answer(self, url: str) -> bool:
         """Take the URL of a redirect, and return whether it is the first one."""
         is_first = self._answer is None

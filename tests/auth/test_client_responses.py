@@ -1,0 +1,435 @@
+"""What a response means to a client (auth.md 5.5): the table, and the same carried out against peers in this process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from oauth_world import ISSUER, URL, ResourceServer, World, expired, send
+
+from trio_mcp.auth import (
+    AuthorizationError,
+    ClientCredentials,
+    EnterpriseManaged,
+    MemoryTokens,
+    OAuth,
+    WorkloadIdentity,
+)
+from trio_mcp.auth.client.authorizer import LOGIN_SECONDS, Action, Tries, next_action
+from trio_mcp.auth.client.grants import Tokens
+from trio_mcp.auth.client.logins import log_in, log_out
+from trio_mcp.errors import AuthorizationErrorKind as Kind
+
+A, B = Tokens("a", "bearer", None, "ra"), Tokens("b", "bearer", None, "rb")
+A_ALONE = Tokens("a", "bearer")
+BOUND = Tokens("a", "dpop", None, "ra")
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "sent", "stored", "tries", "nonce", "expected"),
+    [
+        # 401 of a server that wants a nonce: the same token, once
+        (401, "use_dpop_nonce", BOUND, BOUND, Tries(), True, Action.PROVE),
+        (401, "", BOUND, BOUND, Tries(), True, Action.PROVE),
+        (401, "use_dpop_nonce", BOUND, BOUND, Tries(proofs=1), True, Action.REFRESH),
+        (401, "", A, A, Tries(), True, Action.REFRESH),
+        # another client has stored other tokens
+        (401, "invalid_token", A, B, Tries(), False, Action.ADOPT),
+        (401, "", None, B, Tries(), False, Action.ADOPT),
+        (401, "", A, B, Tries(adoptions=3), False, Action.REFRESH),
+        # a refresh token, once for a request
+        (401, "invalid_token", A, A, Tries(), False, Action.REFRESH),
+        (401, "invalid_token", A, A, Tries(refreshes=1), False, Action.LOG_IN),
+        # else a login, twice for a request
+        (401, "", None, None, Tries(), False, Action.LOG_IN),
+        (401, "", A_ALONE, A_ALONE, Tries(), False, Action.LOG_IN),
+        (401, "", A_ALONE, A_ALONE, Tries(logins=1), False, Action.LOG_IN),
+        (401, "", A_ALONE, A_ALONE, Tries(logins=2), False, Action.REFUSE),
+        (401, "", A, None, Tries(logins=2, refreshes=1), False, Action.REFUSE),
+        # 403
+        (403, "insufficient_scope", A, A, Tries(), False, Action.STEP_UP),
+        (403, "insufficient_scope", A, A, Tries(step_ups=1), False, Action.STEP_UP),
+        (403, "insufficient_scope", A, A, Tries(step_ups=2), False, Action.RETURN),
+        (403, "", A, A, Tries(), False, Action.RETURN),
+        (403, "invalid_token", A, A, Tries(), False, Action.RETURN),
+        # not a question of authorization
+        (200, "", A, A, Tries(), False, Action.RETURN),
+        (400, "invalid_request", A, A, Tries(), False, Action.RETURN),
+        (429, "", A, A, Tries(), False, Action.RETURN),
+        (503, "", A, A, Tries(), False, Action.RETURN),
+    ],
+)
+def test_the_table_of_responses(
+    status: int,
+    error: str,
+    sent: Tokens | None,
+    stored: Tokens | None,
+    tries: Tries,
+    nonce: bool,
+    expected: Action,
+) -> None:
+    assert next_action(status, error, sent, stored, tries, is_new_nonce=nonce) is expected
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    made.use(monkeypatch)
+    return made
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_login_is_stored_before_its_token_is_sent(world: World, autojump_clock: object) -> None:
+    settings, server = world.settings(), ResourceServer()
+    async with settings.open(URL) as authorizer:
+        assert await send(authorizer, server) == 200
+    assert server.sent == [None, "Bearer access-1"]
+    login = await settings.store.read(URL)  # type: ignore[union-attr]
+    assert login is not None
+    assert login.tokens.access == "access-1"
+    assert login.requested == "read"
+
+
+async def test_a_token_that_expires_soon_is_refreshed_before_it_is_sent(world: World) -> None:
+    store, server = MemoryTokens(), ResourceServer()
+    login = await log_in(world.settings(store=store), URL)
+    await store.write(expired(login))
+    async with OAuth(interactive=False, store=store).open(URL) as authorizer:
+        assert await send(authorizer, server) == 200
+    assert server.sent == ["Bearer access-2"]
+    assert world.forms[-1]["refresh_token"] == "refresh-1"
+    assert len(world.pages) == 1
+
+
+async def test_a_rejected_token_is_refreshed_once_and_then_the_user_logs_in(world: World) -> None:
+    server = ResourceServer((401, "Bearer"), (401, "Bearer"), (401, "Bearer"))
+    async with world.settings().open(URL) as authorizer:
+        assert await send(authorizer, server) == 200
+    assert server.sent == [None, "Bearer access-1", "Bearer access-2", "Bearer access-3"]
+    assert len(world.pages) == 2
+
+
+async def test_an_endless_401_is_refused_after_two_logins(world: World) -> None:
+    server = ResourceServer(*[(401, "Bearer")] * 50)
+    async with world.settings().open(URL) as authorizer:
+        with pytest.raises(AuthorizationError) as caught:
+            await send(authorizer, server)
+    assert caught.value.kind is Kind.REFUSED
+    assert len(world.pages) <= 2
+
+
+async def test_the_store_is_looked_at_before_anything_is_requested(world: World) -> None:
+    store = MemoryTokens()
+    async with world.settings(store=store).open(URL) as first, world.settings(store=store).open(URL) as second:
+        await send(first, ResourceServer())
+        await send(second, ResourceServer())
+        # The first refreshes; the second still has the old token.
+        tokens = await first.stored_tokens()
+        assert tokens is not None
+        assert await first.refresh(tokens)
+        server = ResourceServer((401, "Bearer"))
+        assert await send(second, server) == 200
+    assert server.sent == ["Bearer access-1", "Bearer access-2"]
+    assert world.issued == 2
+
+
+async def test_a_missing_scope_is_requested_with_those_before_at_most_twice(world: World) -> None:
+    challenge = 'Bearer error="insufficient_scope", scope="write"'
+    server = ResourceServer((401, "Bearer"), *[(403, challenge)] * 9)
+    async with world.settings().open(URL) as authorizer:
+        assert await send(authorizer, server) == 403
+        assert len(world.pages) == 3
+        # What two logins did not bring is not asked for again by the next request.
+        assert await send(authorizer, server) == 403
+    assert len(world.pages) == 3
+    assert "scope=read+write" in world.pages[1]
+
+
+async def test_a_server_that_asks_for_ever_more_scopes_gets_few_logins_for_a_request(world: World) -> None:
+    answers = [(403, f'Bearer error="insufficient_scope", scope="s{number}"') for number in range(9)]
+    async with world.settings().open(URL) as authorizer:
+        assert await send(authorizer, ResourceServer((401, "Bearer"), *answers)) == 403
+    assert len(world.pages) == 3
+
+
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+async def test_other_responses_are_returned(world: World, status: int) -> None:
+    async with world.settings().open(URL) as authorizer:
+        assert await send(authorizer, ResourceServer((status, ""))) == status
+    assert world.requests == []
+
+
+async def test_a_refused_refresh_token_is_forgotten_and_the_access_token_stays(world: World) -> None:
+    store = MemoryTokens()
+    login = await log_in(world.settings(store=store), URL)
+    world.token_errors = ["invalid_grant"]
+    async with OAuth(interactive=False, store=store).open(URL) as authorizer:
+        assert not await authorizer.refresh(login.tokens)
+    after = await store.read(URL)
+    assert after is not None
+    assert (after.tokens.access, after.tokens.refresh) == ("access-1", None)
+    assert after.registration == login.registration
+
+
+@pytest.mark.parametrize("error", ["unauthorized_client", "invalid_scope", "temporarily_unavailable", 500, 503, 429])
+async def test_another_error_of_a_refresh_keeps_everything_and_is_unavailable(world: World, error: str | int) -> None:
+    store = MemoryTokens()
+    login = await log_in(world.settings(store=store), URL)
+    world.token_errors = [error]
+    async with world.settings(store=store).open(URL) as authorizer:
+        with pytest.raises(AuthorizationError) as caught:
+            await authorizer.refresh(login.tokens)
+    assert caught.value.kind is Kind.UNAVAILABLE
+    assert await store.read(URL) == login
+    assert len(world.pages) == 1
+
+
+async def test_a_client_that_the_server_has_forgotten_registers_again_once(world: World) -> None:
+    store = MemoryTokens()
+    await log_in(world.settings(store=store), URL)
+    world.token_errors = ["invalid_client"]
+    login = await log_in(world.settings(store=store), URL)
+    assert login.registration.client_id == "client-2"
+    world.token_errors = ["invalid_client", "invalid_client"]
+    with pytest.raises(AuthorizationError) as caught:
+        await log_in(world.settings(store=store), URL)
+    assert caught.value.oauth_error == "invalid_client"
+    assert world.registered == 3
+
+
+async def test_a_client_by_hand_does_not_register(world: World) -> None:
+    world.token_errors = ["invalid_client"]
+    with pytest.raises(AuthorizationError):
+        await log_in(world.settings(client_id="by-hand"), URL)
+    assert world.registered == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        lambda: ClientCredentials("robot", "a-secret"),
+        lambda: WorkloadIdentity("robot", "an-assertion"),
+        lambda: EnterpriseManaged("robot", "a-secret", idp=ISSUER, idp_client_id="c", id_token="an-id-token"),
+    ],
+)
+async def test_a_grant_without_a_user_is_not_tried_again(world: World, settings: Callable[[], Any]) -> None:
+    world.token_errors = ["invalid_grant", "invalid_grant"]
+    async with settings().open(URL) as authorizer:
+        with pytest.raises(AuthorizationError) as caught:
+            await send(authorizer, ResourceServer())
+    assert caught.value.kind is Kind.TOKEN
+    assert len(world.forms) == 1
+    assert world.pages == []
+
+
+async def test_a_workload_sends_its_assertion(world: World) -> None:
+    async def assertion() -> str:
+        return "an-assertion"
+
+    async with WorkloadIdentity("robot", assertion).open(URL) as authorizer:
+        assert await send(authorizer, ResourceServer()) == 200
+    assert world.forms[0]["assertion"] == "an-assertion"
+    assert world.forms[0]["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+async def test_a_function_that_fails_is_named_without_its_text(world: World) -> None:
+    async def assertion() -> str:
+        raise RuntimeError("canary")
+
+    async with WorkloadIdentity("robot", assertion).open(URL) as authorizer:
+        with pytest.raises(AuthorizationError, match="assertion= failed with RuntimeError") as caught:
+            await send(authorizer, ResourceServer())
+    assert "canary" not in str(caught.value)
+
+
+async def test_an_enterprise_exchanges_an_id_token_for_an_assertion(world: World) -> None:
+    idp = "https://idp.example"
+    world.documents[f"{idp}/.well-known/oauth-authorization-server"] = {"issuer": idp, "token_endpoint": f"{idp}/token"}
+    world.token = {"issued_token_type": "urn:ietf:params:oauth:token-type:id-jag"}
+    settings = EnterpriseManaged("robot", "a-secret", idp=idp, idp_client_id="at-idp", id_token="an-id-token")
+    async with settings.open(URL) as authorizer:
+        assert await send(authorizer, ResourceServer()) == 200
+    exchange, grant = world.forms
+    assert exchange["audience"] == ISSUER
+    assert exchange["resource"] == URL
+    assert exchange["client_id"] == "at-idp"
+    assert grant["assertion"] == "access-1"
+    assert ("POST", f"{idp}/token") in world.requests
+
+
+async def test_a_program_that_opens_no_browser_names_the_command(world: World) -> None:
+    async with world.settings(interactive=False).open(URL) as authorizer:
+        with pytest.raises(AuthorizationError, match=f"trio-mcp login {URL}$") as caught:
+            await send(authorizer, ResourceServer())
+    assert caught.value.kind is Kind.LOGIN_REQUIRED
+    assert world.requests == []
+
+
+async def test_requests_that_need_a_login_at_once_cause_one(world: World, autojump_clock: object) -> None:
+    world.seconds = 1.0
+    statuses: list[int] = []
+    async with world.settings().open(URL) as authorizer:
+
+        async def one() -> None:
+            statuses.append(await send(authorizer, ResourceServer()))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(one)
+    assert statuses == [200] * 10
+    assert len(world.pages) == 1
+
+
+async def test_a_login_survives_the_request_that_asked_for_it(world: World, autojump_clock: object) -> None:
+    world.seconds = 1.0
+    async with world.settings().open(URL) as authorizer:
+        with trio.move_on_after(0.5) as given_up:
+            await send(authorizer, ResourceServer())
+        assert given_up.cancelled_caught
+        server = ResourceServer()
+        assert await send(authorizer, server) == 200
+    assert len(world.pages) == 1
+
+
+async def test_a_login_takes_five_minutes_at_most(world: World, autojump_clock: trio.testing.MockClock) -> None:
+    async def never(url: str) -> None:
+        return None
+
+    began = trio.current_time()
+    async with world.settings(browser=never).open(URL) as authorizer:
+        with pytest.raises(AuthorizationError) as caught:
+            await send(authorizer, ResourceServer())
+    assert caught.value.kind is Kind.LOGIN_REQUIRED
+    assert trio.current_time() - began == pytest.approx(LOGIN_SECONDS)
+
+
+async def test_closing_ends_a_login_that_runs(world: World, autojump_clock: object) -> None:
+    opened = trio.Event()
+
+    async def never(url: str) -> None:
+        opened.set()
+        await trio.sleep_forever()
+
+    errors: list[AuthorizationError] = []
+    async with trio.open_nursery() as nursery:
+        async with world.settings(browser=never).open(URL) as authorizer:
+
+            async def one() -> None:
+                with pytest.raises(AuthorizationError) as caught:
+                    await send(authorizer, ResourceServer())
+                errors.append(caught.value)
+
+            nursery.start_soon(one)
+            await opened.wait()
+    assert [each.kind for each in errors] == [Kind.LOGIN_REQUIRED]
+
+
+async def test_a_cancel_during_a_refresh_waits_until_the_new_tokens_are_stored(
+    world: World, autojump_clock: object
+) -> None:
+    store = MemoryTokens()
+    login = await log_in(world.settings(store=store), URL)
+    world.seconds = 5.0
+    async with OAuth(interactive=False, store=store).open(URL) as authorizer:
+        with trio.move_on_after(1.0):
+            await authorizer.refresh(login.tokens)
+    after = await store.read(URL)
+    assert after is not None
+    assert after.tokens.access == "access-2"
+
+
+async def test_a_refresh_that_never_ends_is_given_up(world: World, autojump_clock: object) -> None:
+    store = MemoryTokens()
+    login = await log_in(world.settings(store=store), URL)
+    world.seconds = 1000.0
+    async with OAuth(interactive=False, store=store).open(URL) as authorizer:
+        with pytest.raises(AuthorizationError) as caught:
+            await authorizer.refresh(login.tokens)
+    assert caught.value.kind is Kind.UNAVAILABLE
+    assert await store.read(URL) == login
+
+
+async def test_a_token_is_not_sent_to_another_origin(world: World) -> None:
+    async with world.settings().open(URL) as authorizer:
+        await send(authorizer, ResourceServer())
+        server = ResourceServer((200, ""))
+        await send(authorizer, server, "https://elsewhere.example/mcp")
+    assert server.sent == [None]
+
+
+async def test_an_issuer_that_moved_is_found_and_gets_a_registration_of_its_own(world: World) -> None:
+    store, moved = MemoryTokens(), "https://moved.example"
+    await log_in(world.settings(store=store), URL)
+    world.resource["authorization_servers"] = [moved]
+    endpoints = {"authorization_endpoint": f"{moved}/authorize", "issuer": moved}
+    world.documents[f"{moved}/.well-known/oauth-authorization-server"] = {**world.server, **endpoints}
+    world.redirect = {"iss": moved}
+    # The refresh token belongs to the old issuer, which no longer takes it.
+    world.token_errors = ["invalid_grant"]
+    async with world.settings(store=store).open(URL) as authorizer:
+        assert await send(authorizer, ResourceServer((401, "Bearer"))) == 200
+    assert world.registered == 2
+    login = await store.read(URL)
+    assert login is not None
+    assert login.server.issuer == login.registration.issuer == moved
+
+
+@pytest.mark.parametrize("change", [dict(issuer="https://b.example"), dict(client_id="other"), dict(dpop=True)])
+async def test_a_login_of_another_client_is_not_used(world: World, change: dict[str, Any]) -> None:
+    store = MemoryTokens()
+    await log_in(world.settings(store=store), URL)
+    async with OAuth(interactive=False, store=store, **change).open(URL) as authorizer:
+        assert await authorizer.tokens() is None
+
+
+async def test_a_browser_function_that_fails_is_named_without_its_text(world: World) -> None:
+    async def fails(url: str) -> str:
+        raise RuntimeError(url)
+
+    async with world.settings(browser=fails).open(URL) as authorizer:
+        with pytest.raises(AuthorizationError, match="browser= failed with RuntimeError") as caught:
+            await send(authorizer, ResourceServer())
+    assert "state=" not in str(caught.value)
+
+
+async def test_revoking_posts_the_refresh_token_first_and_an_error_deletes_the_login_all_the_same(world: World) -> None:
+    store = MemoryTokens()
+    await log_in(world.settings(store=store), URL)
+    assert await log_out(store, URL) is None
+    assert [form["token"] for form in world.forms[-2:]] == ["refresh-1", "access-1"]
+    await log_in(world.settings(store=store), URL)
+    world.token_errors = [503]
+    assert await log_out(store, URL) is not None
+    assert await store.read(URL) is None
+
+
+async def test_no_secret_is_in_a_log_record_or_an_error(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    world.token = {"access_token": "canary-access", "refresh_token": "canary-refresh"}
+    world.redirect = {"code": "canary-code"}
+    store = MemoryTokens()
+    server = ResourceServer((401, 'Bearer scope="a"'))
+    async with world.settings(store=store, client_id="c", client_secret="canary-secret").open(URL) as authorizer:
+        await send(authorizer, server)
+        world.token_errors = ["invalid_grant"]
+        tokens = await authorizer.stored_tokens()
+        assert tokens is not None
+        await authorizer.refresh(tokens)
+        shown = [repr(await store.read(URL)), repr(authorizer), repr(store), repr(tokens), caplog.text]
+    world.token = {"access_token": "canary access"}
+    with pytest.raises(AuthorizationError) as caught:
+        await log_in(world.settings(), URL)
+    assert "canary" not in " ".join([*shown, str(caught.value), repr(caught.value)])
+    assert "logged in to" in caplog.text
