@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -106,7 +106,11 @@ class World:
             error = self.token_errors.pop(0)
             return Reply(error) if isinstance(error, int) else as_reply({"error": error}, 400)
         self.issued += 1
-        issued = {"access_token": f"access-{self.issued}", "token_type": "Bearer", "refresh_token": f"refresh-{self.issued}"}
+        issued = {
+            "access_token": f"access-{self.issued}",
+            "token_type": "Bearer",
+            "refresh_token": f"refresh-{self.issued}",
+        }
         members = {**issued, "expires_in": 3600, **self.token}
         return as_reply({name: value for name, value in members.items() if value is not None})
 
@@ -174,12 +178,6 @@ async def send(authorizer: Authorizer, server: ResourceServer, url: str = URL) -
             return status
 
 
-def expired(login: Login, change: Callable[[Login], Login] = lambda login: login) -> Login:
+def expired(login: Login) -> Login:
     """Return a login whose access token has expired."""
-    from dataclasses import replace
-
-    return change(replace(login, tokens=replace(login.tokens, expires_at=0.0)))
-
-
-def counted(urls: list[str]) -> Counter[str]:
-    return Counter(urls)
+    return replace(login, tokens=replace(login.tokens, expires_at=0.0))

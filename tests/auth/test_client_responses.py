@@ -386,7 +386,7 @@ async def test_an_issuer_that_moved_is_found_and_gets_a_registration_of_its_own(
     assert login.server.issuer == login.registration.issuer == moved
 
 
-@pytest.mark.parametrize("change", [dict(issuer="https://b.example"), dict(client_id="other"), dict(dpop=True)])
+@pytest.mark.parametrize("change", [{"issuer": "https://b.example"}, {"client_id": "other"}, {"dpop": True}])
 async def test_a_login_of_another_client_is_not_used(world: World, change: dict[str, Any]) -> None:
     store = MemoryTokens()
     await log_in(world.settings(store=store), URL)

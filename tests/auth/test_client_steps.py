@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from joserfc import jwt
 from joserfc.jwk import ECKey
-from oauth_world import ISSUER, SERVER_METADATA, World, played
+from oauth_world import ISSUER, SERVER_METADATA, World, as_reply, played
 
 from trio_mcp.auth import AuthorizationError
 from trio_mcp.auth.client.client_authentication import PrivateKey, authenticated
@@ -61,21 +62,30 @@ def kind_of(run: Any) -> Kind:
     ("options", "expected"),
     [
         # chosen by the program, then the challenge, then what the server supports, then none
-        (dict(chosen=["a"], challenged="b", supported=["c"]), "a"),
-        (dict(chosen=None, challenged="b d", supported=["c"]), "b d"),
-        (dict(chosen=None, challenged=None, supported=["c", "d"]), "c d"),
-        (dict(chosen=None, challenged="", supported=["c"]), "c"),
-        (dict(chosen=None, challenged=None, supported=None), None),
+        ({"chosen": ["a"], "challenged": "b", "supported": ["c"]}, "a"),
+        ({"chosen": None, "challenged": "b d", "supported": ["c"]}, "b d"),
+        ({"chosen": None, "challenged": None, "supported": ["c", "d"]}, "c d"),
+        ({"chosen": None, "challenged": "", "supported": ["c"]}, "c"),
+        ({"chosen": None, "challenged": None, "supported": None}, None),
         # a step-up: what was requested and granted before, and the challenge
-        (dict(chosen=None, challenged="w", supported=["c"], before=["r"], is_step_up=True), "r w"),
-        (dict(chosen=["a"], challenged="w", supported=None, before=["a", "r"], is_step_up=True), "a r w"),
-        (dict(chosen=None, challenged="w", supported=None, before=[], is_step_up=True), "w"),
+        ({"chosen": None, "challenged": "w", "supported": ["c"], "before": ["r"], "is_step_up": True}, "r w"),
+        ({"chosen": ["a"], "challenged": "w", "supported": None, "before": ["a", "r"], "is_step_up": True}, "a r w"),
+        ({"chosen": None, "challenged": "w", "supported": None, "before": [], "is_step_up": True}, "w"),
         # offline_access: only if it is offered, and something else is asked for
-        (dict(chosen=None, challenged="a", supported=None, offered=["offline_access"]), "a offline_access"),
-        (dict(chosen=None, challenged="a offline_access", supported=None, offered=[]), "a"),
-        (dict(chosen=None, challenged=None, supported=None, offered=["offline_access"]), None),
-        (dict(chosen=None, challenged="offline_access", supported=None, offered=["offline_access"]), None),
-        (dict(chosen=None, challenged="a", supported=None, offered=["offline_access"], wants_refresh=False), "a"),
+        ({"chosen": None, "challenged": "a", "supported": None, "offered": ["offline_access"]}, "a offline_access"),
+        ({"chosen": None, "challenged": "a offline_access", "supported": None, "offered": []}, "a"),
+        ({"chosen": None, "challenged": None, "supported": None, "offered": ["offline_access"]}, None),
+        ({"chosen": None, "challenged": "offline_access", "supported": None, "offered": ["offline_access"]}, None),
+        (
+            {
+                "chosen": None,
+                "challenged": "a",
+                "supported": None,
+                "offered": ["offline_access"],
+                "wants_refresh": False,
+            },
+            "a",
+        ),
     ],
 )
 def test_the_scopes_to_request(options: dict[str, Any], expected: str | None) -> None:
@@ -105,7 +115,7 @@ def test_a_client_is_known_by_hand_then_by_url_then_as_stored_and_else_it_regist
 
 @pytest.mark.parametrize(
     "change",
-    [dict(issuer="https://other.example"), dict(redirect_uri="http://127.0.0.1:1/callback"), dict(expires_at=NOW)],
+    [{"issuer": "https://other.example"}, {"redirect_uri": "http://127.0.0.1:1/callback"}, {"expires_at": NOW}],
 )
 def test_a_registration_of_another_issuer_or_redirect_or_with_an_expired_secret_is_not_used(
     world: World, change: dict[str, Any]
@@ -295,7 +305,7 @@ def test_the_issuer_of_a_response_is_checked_before_anything_of_it_is_used(
 ) -> None:
     world.server["authorization_response_iss_parameter_supported"] = promised
     world.redirect = {"iss": issuer, "error": error, "error_description": error and "canary text"}
-    with pytest.raises(AuthorizationError) if error or not accepted else nothing() as caught:
+    with pytest.raises(AuthorizationError) if error or not accepted else nullcontext() as caught:
         played(code_grant(client(world), None), world)
     if not accepted:
         assert caught.value.kind is Kind.ISSUER
@@ -307,13 +317,10 @@ def test_the_issuer_of_a_response_is_checked_before_anything_of_it_is_used(
         assert "access_denied" in str(caught.value)
 
 
-class nothing:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
-
-
 @pytest.mark.parametrize("redirect", [{"state": None}, {"state": "other"}, {"state": ""}, {"code": None}, {"code": ""}])
-def test_a_response_without_the_state_or_the_code_is_refused_and_not_shown(world: World, redirect: dict[str, Any]) -> None:
+def test_a_response_without_the_state_or_the_code_is_refused_and_not_shown(
+    world: World, redirect: dict[str, Any]
+) -> None:
     world.redirect = {"error_description": "canary", **redirect}
     with pytest.raises(AuthorizationError) as caught:
         played(code_grant(client(world), None), world)
@@ -349,10 +356,10 @@ def test_the_text_of_a_refusal_is_printable_and_short(world: World) -> None:
 
 
 def test_a_description_that_repeats_a_secret_is_not_shown(world: World) -> None:
-    steps = client_credentials(client(world, registration=Registration(ISSUER, "c", "the-secret-of-c", "client_secret_post")), None)
+    steps = client_credentials(
+        client(world, registration=Registration(ISSUER, "c", "the-secret-of-c", "client_secret_post")), None
+    )
     steps.send(None)
-    from oauth_world import as_reply
-
     with pytest.raises(AuthorizationError) as caught:
         steps.send(as_reply({"error": "invalid_client", "error_description": "not the-secret-of-c"}, 401))
     assert "the-secret-of-c" not in str(caught.value)
@@ -425,7 +432,9 @@ def test_a_token_endpoint_that_is_down_is_unavailable(world: World, status: int)
 
 
 def test_nothing_of_the_tokens_is_in_a_repr() -> None:
-    shown = repr([Tokens("canary-a", "bearer", None, "canary-r"), Registration(ISSUER, "c", "canary-s"), PrivateKey("canary-k")])
+    shown = repr(
+        [Tokens("canary-a", "bearer", None, "canary-r"), Registration(ISSUER, "c", "canary-s"), PrivateKey("canary-k")]
+    )
     assert "canary" not in shown
 
 

@@ -17,6 +17,8 @@ import trio
 from oidc_provider import Provider, agree, protected, provider
 from serving import IMPORTS
 
+from trio_mcp.auth import TokenFiles
+
 COMMAND = [sys.executable, "-m", "trio_mcp"]
 LIMIT = 60.0
 
@@ -99,8 +101,9 @@ async def test_a_login_in_a_terminal_is_used_by_other_commands_until_the_logout(
 async def test_no_command_shows_a_token(idp: Provider, environment: dict[str, str]) -> None:
     async with protected(idp.issuer) as url:
         await log_in(environment, url)
-        (file,) = Path(environment["TRIO_MCP_AUTH_DIR"]).glob("*.json")
-        tokens = json.loads(file.read_text())["tokens"]
+        login = await TokenFiles(environment["TRIO_MCP_AUTH_DIR"]).read(url)
+        assert login is not None
+        assert login.tokens.refresh is not None
         for words in (
             ["whoami", url],
             ["whoami", "--json"],
@@ -108,7 +111,7 @@ async def test_no_command_shows_a_token(idp: Provider, environment: dict[str, st
             ["logout", url, "--debug"],
         ):
             done = await run(environment, *words)
-            for secret in (tokens["access"], tokens["refresh"]):
+            for secret in (login.tokens.access, login.tokens.refresh):
                 assert secret not in (done.stdout + done.stderr).decode()
 
 

@@ -56,7 +56,8 @@ async def test_the_lock_of_a_process_that_is_killed_is_free_and_its_login_is_who
             victim = await stack.enter_async_context(child(SCRIPT, str(files.folder), url, "1", limit=LIMIT))
             assert await victim.line() == b"ready"
             await victim.send(b"\n")
-            await until_requested(idp.requests, 2)
+            while await idp.requests("/token") < 2:
+                await trio.sleep(0.02)
             victim.process.send_signal(signal.SIGKILL)
             await victim.process.wait()
             assert await files.read(url) == before
@@ -64,13 +65,6 @@ async def test_the_lock_of_a_process_that_is_killed_is_free_and_its_login_is_who
             # The lock is free at once: nothing waits for its timeout.
             with trio.fail_after(10):
                 assert (await refreshed(files, url)).tokens.access != before.tokens.access
-
-
-async def until_requested(requests: object, count: int) -> None:
-    """Wait until the token endpoint has been requested so often."""
-    assert callable(requests)
-    while await requests("/token") < count:
-        await trio.sleep(0.02)
 
 
 async def refreshed(files: TokenFiles, url: str) -> Login:

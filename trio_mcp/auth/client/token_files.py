@@ -187,7 +187,7 @@ class MemoryTokens:
 
     def __init__(self) -> None:
         self._logins: dict[str, Login] = {}
-        self._locks: dict[str, trio.Lock] = {}
+        self._locks: dict[str, trio.Semaphore] = {}
 
     async def read(self, url: str) -> Login | None:
         """Return the login at a server, or None."""
@@ -212,7 +212,7 @@ class MemoryTokens:
     @asynccontextmanager
     async def lock(self, url: str) -> AsyncGenerator[None]:
         """Hold the lock of a server for the length of the block."""
-        async with self._locks.setdefault(url, trio.Lock()):
+        async with self._locks.setdefault(url, trio.Semaphore(1)):
             yield
 
     def __repr__(self) -> str:

@@ -1,0 +1,237 @@
+"""Logins in files: who can read them, what becomes of broken ones, and the lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from trio_mcp.auth import AuthorizationError, Login, MemoryTokens, TokenFiles, TokenStore
+from trio_mcp.auth.client.discovery import ServerMetadata
+from trio_mcp.auth.client.grants import Tokens
+from trio_mcp.auth.client.registration import Registration
+from trio_mcp.auth.client.stored import dump_login, parse_login
+from trio_mcp.auth.client.token_files import LOCK_SECONDS, default_folder
+from trio_mcp.errors import AuthorizationErrorKind as Kind
+
+URL = "https://mcp.example/mcp"
+ISSUER = "https://as.example"
+LOGIN = Login(
+    url=URL,
+    resource=URL,
+    server=ServerMetadata(ISSUER, f"{ISSUER}/token", revocation_endpoint=f"{ISSUER}/revoke", auth_methods=("none",)),
+    registration=Registration(ISSUER, "client", "canary-secret", "none", "http://127.0.0.1:1/callback", 5.0),
+    tokens=Tokens("canary-access", "bearer", 7.5, "canary-refresh", "a b"),
+    requested="a b c",
+    dpop_key="canary-key",
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TokenFiles:
+    return TokenFiles(tmp_path / "deep" / "auth")
+
+
+@pytest.fixture(params=["files", "memory"])
+def store(request: pytest.FixtureRequest, files: TokenFiles) -> TokenStore:
+    return files if request.param == "files" else MemoryTokens()
+
+
+async def test_a_store_returns_what_was_written_last_until_it_is_deleted(store: TokenStore) -> None:
+    assert await store.read(URL) is None
+    await store.write(LOGIN)
+    await store.write(replace(LOGIN, requested="d"))
+    other = replace(LOGIN, url="https://a.example/mcp")
+    await store.write(other)
+    assert await store.read(URL) == replace(LOGIN, requested="d")
+    assert await store.urls() == ["https://a.example/mcp", URL]
+    await store.delete(URL)
+    await store.delete(URL)
+    assert await store.read(URL) is None
+    assert await store.read(other.url) == other
+
+
+async def test_one_holder_of_a_lock_at_a_time_and_other_servers_do_not_wait(
+    store: TokenStore, autojump_clock: object
+) -> None:
+    events: list[str] = []
+
+    async def hold(name: str) -> None:
+        async with store.lock(URL):
+            events.append(f"{name} in")
+            await trio.sleep(1)
+            events.append(f"{name} out")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hold, "first")
+        await trio.sleep(0.1)
+        nursery.start_soon(hold, "second")
+        async with store.lock("https://other.example/mcp"):
+            events.append("other")
+    assert events == ["first in", "other", "first out", "second in", "second out"]
+
+
+async def test_a_cancel_while_waiting_for_the_lock_leaves_it_to_others(
+    store: TokenStore, autojump_clock: object
+) -> None:
+    async with store.lock(URL):
+        with trio.move_on_after(0.5) as waiting:
+            async with store.lock(URL):
+                raise AssertionError("two hold the lock")
+    assert waiting.cancelled_caught
+    with trio.fail_after(1):
+        async with store.lock(URL):
+            pass
+
+
+async def test_a_lock_that_is_held_for_too_long_is_an_error(files: TokenFiles, autojump_clock: object) -> None:
+    async with files.lock(URL):
+        began = trio.current_time()
+        with pytest.raises(AuthorizationError) as caught:
+            async with files.lock(URL):
+                pass
+    assert caught.value.kind is Kind.STORE
+    assert trio.current_time() - began == pytest.approx(LOCK_SECONDS)
+
+
+async def test_only_the_user_can_read_the_folder_and_the_files(files: TokenFiles) -> None:
+    await files.write(LOGIN)
+    async with files.lock(URL):
+        pass
+    await files.write(LOGIN)
+    path = files.file_of(URL)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.with_suffix(".lock").stat().st_mode) == 0o600
+    assert stat.S_IMODE(files.folder.stat().st_mode) == 0o700
+    # Nothing else is left: each write replaces the file.
+    assert {each.suffix for each in files.folder.iterdir()} == {".json", ".lock"}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602])
+async def test_a_file_that_others_can_read_or_write_is_refused_with_what_to_do(files: TokenFiles, mode: int) -> None:
+    await files.write(LOGIN)
+    files.file_of(URL).chmod(mode)
+    with pytest.raises(AuthorizationError, match="chmod 600") as caught:
+        await files.read(URL)
+    assert caught.value.kind is Kind.STORE
+
+
+async def test_a_link_is_neither_read_nor_written(files: TokenFiles, tmp_path: Path) -> None:
+    await files.write(LOGIN)
+    path, elsewhere = files.file_of(URL), tmp_path / "elsewhere.json"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    for use in (files.read(URL), files.write(LOGIN)):
+        with pytest.raises(AuthorizationError) as caught:
+            await use
+        assert caught.value.kind is Kind.STORE
+    path.unlink()
+    path.with_suffix(".lock").symlink_to(elsewhere)
+    with pytest.raises(AuthorizationError):
+        async with files.lock(URL):
+            pass
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"version": 2}',
+        dump_login(LOGIN).replace('"bearer"', '"mac"').encode(),
+        dump_login(LOGIN).replace('"canary-access"', '"canary access"').encode(),
+        dump_login(LOGIN).replace("7.5", '"soon"').encode(),
+        dump_login(LOGIN).replace("7.5", "true").encode(),
+        dump_login(LOGIN).replace('"token_endpoint"', '"other"').encode(),
+        dump_login(LOGIN).replace('"registration"', '"other"').encode(),
+        b"x" * 300_000,
+    ],
+)
+async def test_a_broken_file_is_an_error_that_shows_nothing_of_it(files: TokenFiles, content: bytes) -> None:
+    await files.write(LOGIN)
+    files.file_of(URL).write_bytes(content)
+    with pytest.raises(AuthorizationError) as caught:
+        await files.read(URL)
+    assert caught.value.kind is Kind.STORE
+    assert str(files.file_of(URL)) in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+async def test_the_file_of_another_server_is_refused(files: TokenFiles) -> None:
+    await files.write(LOGIN)
+    other = "https://other.example/mcp"
+    files.file_of(URL).rename(files.file_of(other))
+    with pytest.raises(AuthorizationError) as caught:
+        await files.read(other)
+    assert caught.value.kind is Kind.STORE
+
+
+async def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    files = TokenFiles(tmp_path / "file" / "auth")
+    with pytest.raises(AuthorizationError) as caught:
+        await files.write(LOGIN)
+    assert caught.value.kind is Kind.STORE
+
+
+def test_the_folder_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_MCP_AUTH_DIR", "/somewhere")
+    assert default_folder() == Path("/somewhere")
+    monkeypatch.delenv("TRIO_MCP_AUTH_DIR")
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert default_folder() == Path("/state/trio-mcp/auth")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert default_folder() == Path("/home/ada/.local/state/trio-mcp/auth")
+
+
+def test_a_login_survives_storing(tmp_path: Path) -> None:
+    assert parse_login(dump_login(LOGIN), "x") == LOGIN
+    assert "canary" not in repr(LOGIN)
+    assert {"url", "resource", "issuer", "registration", "tokens", "requested"} <= json.loads(dump_login(LOGIN)).keys()
+
+
+texts = st.text(min_size=1, max_size=20)
+tokens = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20)
+times = st.none() | st.floats(0, 1e12)
+
+
+@given(
+    st.builds(
+        Login,
+        url=texts,
+        resource=st.none() | texts,
+        server=st.builds(
+            ServerMetadata,
+            st.just(ISSUER),
+            texts,
+            revocation_endpoint=st.none() | texts,
+            auth_methods=st.none() | st.lists(texts).map(tuple),
+        ),
+        registration=st.builds(
+            Registration, st.just(ISSUER), texts, st.none() | texts, st.none() | texts, st.none() | texts, times
+        ),
+        tokens=st.builds(
+            Tokens, tokens, st.sampled_from(["bearer", "dpop"]), times, st.none() | texts, st.none() | texts
+        ),
+        requested=st.none() | texts,
+        dpop_key=st.none() | texts,
+    )
+)
+def test_any_login_survives_storing(login: Login) -> None:
+    assert parse_login(dump_login(login), "x") == login
+
+
+async def test_a_listing_survives_the_deletion_of_a_file_meanwhile(files: TokenFiles) -> None:
+    await files.write(LOGIN)
+    path = files.file_of("https://gone.example/mcp")
+    os.symlink(files.folder / "nothing.json", path)
+    assert files.known_urls() == [URL]
