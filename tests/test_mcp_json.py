@@ -11,7 +11,7 @@ from naming import naming, unnamed
 
 from trio_mcp.base.regular_files import MAX_CONFIGURATION
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.mcp_json import CommandServer, McpJson, UrlServer, parse_mcp_json, read_mcp_json
+from trio_mcp.mcp_json import CommandServer, McpJson, OAuthClient, UrlServer, parse_mcp_json, read_mcp_json
 
 
 @pytest.fixture(autouse=True)
@@ -257,14 +257,14 @@ def test_a_member_that_is_unknown_is_named_with_the_nearest_and_those_of_hosts_a
         {
             "mcpServers": {
                 "a": {"command": "run", "arg": [], "headers": {}, "alwaysAllow": [], "timeout": 60},
-                "b": {"url": "https://x", "cwd": "y", "oauth": {}},
+                "b": {"url": "https://x", "cwd": "y", "shade": {}},
             }
         }
     )
     assert len(file.warnings) == 4
     assert unnamed(file.warnings[0], "a", "arg", "args") == []
     assert unnamed(file.warnings[1], "a", "headers") == []
-    assert unnamed(file.warnings[2], "b", "oauth") == []
+    assert unnamed(file.warnings[2], "b", "shade") == []
     assert unnamed(file.warnings[3], "b", "cwd") == []
 
 
@@ -356,3 +356,55 @@ def test_the_servers_of_all_lists_of_a_file_are_read_and_the_first_of_a_name_cou
     assert isinstance(found.servers["both"], CommandServer)
     assert any("'both'" in text for text in found.warnings)
     assert any("context_servers" in text for text in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({"oauth": {}}, OAuthClient()),
+        # as Claude Code writes it
+        (
+            {"oauth": {"clientId": "a", "callbackPort": 8123, "scopes": "read write"}},
+            OAuthClient(client_id="a", scopes=("read", "write"), redirect_port=8123),
+        ),
+        # as Cursor writes it
+        (
+            {"auth": {"CLIENT_ID": "a", "CLIENT_SECRET": "${SECRET}", "scopes": ["read", "write"]}},
+            OAuthClient(client_id="a", client_secret="s3cret", scopes=("read", "write")),
+        ),
+        ({"auth": None}, None),
+        ({}, None),
+    ],
+)
+def test_the_client_for_logging_in_is_read(
+    members: dict[str, Any], expected: OAuthClient | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "s3cret")
+    server = one({"url": "https://example.org/mcp", **members})
+    assert isinstance(server, UrlServer)
+    assert server.oauth == expected
+    assert "s3cret" not in repr(server)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"oauth": "a"},
+        {"oauth": {"clientId": 5}},
+        {"oauth": {"callbackPort": "8123"}},
+        {"oauth": {"callbackPort": 70000}},
+        {"oauth": {"callbackPort": True}},
+        {"oauth": {"scopes": 5}},
+        {"oauth": {"scopes": [5]}},
+        {"oauth": {}, "auth": {}},
+    ],
+)
+def test_a_malformed_client_for_logging_in_is_an_error(members: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        one({"url": "https://example.org/mcp", **members})
+
+
+def test_members_of_a_client_that_are_not_used_are_named() -> None:
+    members = {"url": "https://example.org/mcp", "oauth": {"authServerMetadataUrl": "https://example.org/metadata"}}
+    warnings = parsed({"mcpServers": {"one": members}}).warnings
+    assert any("authServerMetadataUrl" in warning for warning in warnings)

@@ -30,7 +30,10 @@ OF_OTHERS: Final[Mapping[str, str]] = {
 """Those of other libraries, mostly FastMCP's."""
 
 PACKAGES: Final[Mapping[str, str]] = {
-    "trio_mcp.auth": "CannotVerify CredentialsRejected ProtectedResource any_of introspection jwt static",
+    "trio_mcp.auth": (
+        "CannotVerify ClientCredentials CredentialsRejected EnterpriseManaged KeyringTokens Login MemoryTokens OAuth "
+        "ProtectedResource TokenFiles TokenStore WorkloadIdentity any_of introspection jwt static"
+    ),
     "trio_mcp.http": "Authenticate HttpHandler HttpRoute",
     "trio_mcp.openapi": (
         "CredentialSource Credentials DocumentSource HttpClient LeftOutOperation OpenApiError OpenApiKeywords OpenApiLimits "

@@ -39,7 +39,8 @@ class World:
         requests: what was requested: the method and the URL.
         forms: what was posted to the token endpoint.
         pages: the URLs that were opened.
-        accepted: the access tokens that the server accepts; None for all that were issued.
+        seconds: how long each answer takes.
+        reach: where the last request was allowed to go.
     """
 
     def __init__(self) -> None:
@@ -66,6 +67,7 @@ class World:
         self.issued = 0
         self.registered = 0
         self.seconds = 0.0
+        self.reach: Reach | None = None
 
     @property
     def server(self) -> dict[str, Any]:
@@ -87,6 +89,7 @@ class World:
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """Stand for `fetching.fetch`."""
+        self.reach = reach
         await trio.sleep(self.seconds)
         return self.reply(Get(url) if form is None and json is None else Post(url, form, json, headers or {}))
 

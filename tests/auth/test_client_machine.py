@@ -109,6 +109,9 @@ class Peers(RuleBasedStateMachine):
             if secret in f"{request.url} {sent}":
                 assert origin(request.url) == place, f"a secret of {place} was sent to {origin(request.url)}"
 
+    def check_shown(self, text: str) -> None:
+        assert not any(secret in text for secret in ["stolen-code", *self.issued])
+
     def learn(self, request: Get | Post, reply: Reply) -> None:
         if isinstance(request, Post) and request.form is not None:
             for name in ("code", "code_verifier"):
@@ -152,8 +155,7 @@ class Peers(RuleBasedStateMachine):
             except StopIteration as end:
                 return end.value
             except AuthorizationError as error:
-                assert "stolen" not in str(error)
-                assert not any(secret in str(error) for secret in self.issued)
+                self.check_shown(str(error))
                 return None
             reply = self.answer(request, data)
         raise AssertionError("the flow does not end")

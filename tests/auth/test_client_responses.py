@@ -18,6 +18,7 @@ from trio_mcp.auth import (
     OAuth,
     WorkloadIdentity,
 )
+from trio_mcp.auth.addresses import Reach
 from trio_mcp.auth.client.authorizer import LOGIN_SECONDS, Action, Tries, next_action
 from trio_mcp.auth.client.grants import Tokens
 from trio_mcp.auth.client.logins import log_in, log_out
@@ -433,3 +434,33 @@ async def test_no_secret_is_in_a_log_record_or_an_error(world: World, caplog: py
         await log_in(world.settings(), URL)
     assert "canary" not in " ".join([*shown, str(caught.value), repr(caught.value)])
     assert "logged in to" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "expected"),
+    [
+        ("https://mcp.example/mcp", {}, Reach.PUBLIC),
+        ("http://127.0.0.1:8000/mcp", {}, Reach.LOOPBACK),
+        ("http://localhost:8000/mcp", {}, Reach.LOOPBACK),
+        ("http://127.0.0.1:8000/mcp", {"issuer": ISSUER}, Reach.LOOPBACK),
+        # The program has named the authorization server.
+        ("https://mcp.example/mcp", {"issuer": ISSUER}, Reach.CONFIGURED),
+    ],
+)
+async def test_only_the_client_of_a_server_on_this_machine_reaches_this_machine(
+    world: World, url: str, settings: dict[str, Any], expected: Reach
+) -> None:
+    world.documents.clear()
+    async with world.settings(**settings).open(url) as authorizer:
+        with pytest.raises(AuthorizationError):
+            await send(authorizer, ResourceServer(), url)
+    assert world.reach is expected
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_of_a_token_request_is_not_followed(world: World, status: int) -> None:
+    world.token_errors = [status]
+    with pytest.raises(AuthorizationError) as caught:
+        await log_in(world.settings(), URL)
+    assert caught.value.kind is Kind.TOKEN
+    assert len(world.forms) == 1

@@ -10,10 +10,10 @@ import pytest
 from naming import naming, unnamed
 from programs import Programs, programs
 
-from trio_mcp import ClientGroup, Server
-from trio_mcp.client.group.servers import as_group_servers
+from trio_mcp import Client, ClientGroup, GroupServer, Server
+from trio_mcp.client.group.servers import as_group_servers, members_of
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.mcp_json import UrlServer
+from trio_mcp.mcp_json import CommandServer, OAuthClient, UrlServer
 
 __all__ = ["programs"]
 
@@ -84,3 +84,44 @@ def test_a_url_of_a_file_is_connected_to_with_its_headers(wire: Any, options: An
     made = as_group_servers({"a": server})["a"]
     assert (made.target, made.options) == ("http://localhost/mcp", options)
     assert "b" not in repr(made).replace("GroupServer", "")
+
+
+class Settings:
+    """Settings of a login that know which client they are for."""
+
+    def __init__(self, client: OAuthClient | None = None) -> None:
+        self.client = client
+
+    def open(self, url: str) -> Any:
+        raise AssertionError("nothing is opened here")
+
+    def for_client(self, client: OAuthClient) -> Settings:
+        return Settings(client)
+
+
+def auth_of(server: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
+    """The `auth` with which a group connects to a server; "none" without one."""
+    connected: list[dict[str, Any]] = []
+    monkeypatch.setattr(Client, "connect", lambda _target, **keywords: connected.append(keywords))
+    (member,) = members_of(as_group_servers({"a": server}), {"auth": Settings(), **options}, None)
+    member.make(lambda _why: None)
+    return connected[0].get("auth", "none")
+
+
+def test_the_auth_of_a_group_is_for_urls_that_have_no_credentials_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "https://example.org/mcp"
+    assert isinstance(auth_of(url, monkeypatch), Settings)
+    assert isinstance(auth_of(UrlServer(name="a", url=url), monkeypatch), Settings)
+    assert auth_of(UrlServer(name="a", url=url, headers={"Authorization": "x"}), monkeypatch) == "none"
+    assert auth_of(["server"], monkeypatch) == "none"
+    assert auth_of(CommandServer(name="a", command=("server",)), monkeypatch) == "none"
+    assert auth_of(Server("a"), monkeypatch) == "none"
+    assert auth_of(GroupServer(url, options={"auth": "token"}), monkeypatch) == "token"
+
+
+def test_the_client_of_a_file_completes_the_auth_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = OAuthClient(client_id="a")
+    server = UrlServer(name="a", url="https://example.org/mcp", oauth=client)
+    assert auth_of(server, monkeypatch).client == client
+    # What takes no client stays as it is.
+    assert auth_of(server, monkeypatch, auth="token") == "token"

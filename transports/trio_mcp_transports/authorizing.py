@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import httpx2
 import trio
@@ -21,11 +21,14 @@ PROBE_SECONDS: Final = 5.0
 """Seconds between two bytes of the response to the request that asks whether a login is needed."""
 
 
+AddHeaders: TypeAlias = Callable[[httpx2.Request], Awaitable[None]]
+
+
 class Authorizing(httpx2.Auth):
     """Sends requests with credentials, and again if these are rejected and others can be had.
 
     Args:
-        before: adds the headers of the program.
+        before: adds the headers of the program, once.
 
     What `ServerCredentials` raises is raised to the sender of the request.
 
@@ -33,7 +36,7 @@ class Authorizing(httpx2.Auth):
         retries: whether requests are repeated.
     """
 
-    def __init__(self, credentials: ServerCredentials, before: httpx2.Auth | None = None) -> None:
+    def __init__(self, credentials: ServerCredentials, before: AddHeaders | None = None) -> None:
         self._credentials = credentials
         self._before = before
         self.retries = True
@@ -41,8 +44,7 @@ class Authorizing(httpx2.Auth):
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Yield the request with its credentials, as often as it takes."""
         if self._before is not None:
-            # It yields the request once, when it has its headers.
-            await anext(self._before.async_auth_flow(request))
+            await self._before(request)
         attempts = self._credentials.attempts(request.method, str(request.url))
         while True:
             try:
@@ -71,14 +73,19 @@ class LimitedBody(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size, pieces = 0, self._body.__aiter__()
         deadline = trio.current_time() + REJECTION_SECONDS
-        while size < MAX_REJECTION:
-            piece = None
-            with trio.move_on_at(deadline), suppress(StopAsyncIteration):
-                piece = await anext(pieces)
-            if piece is None:
-                return
+        while piece := await self._next(pieces, deadline if size < MAX_REJECTION else trio.current_time()):
             size += len(piece)
             yield piece
+
+    @staticmethod
+    async def _next(pieces: AsyncIterator[bytes], deadline: float) -> bytes:
+        """Return the next piece; nothing at the end of the body, or of the time.
+
+        A cancel is what ends the generators of httpx, which do not close each other: so the limit of the size is one, too.
+        """
+        with trio.CancelScope(deadline=deadline), suppress(StopAsyncIteration):
+            return await anext(pieces)
+        return b""
 
     async def aclose(self) -> None:
         """Close the body."""

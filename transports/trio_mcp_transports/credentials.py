@@ -9,7 +9,7 @@ from typing import cast
 import trio
 
 from trio_mcp.client.sampling import maybe_await
-from trio_mcp.client.target import check_headers
+from trio_mcp.client.target import check_token
 from trio_mcp.session.transport import AnyAuth, ClientAuth, HttpAuth, ServerCredentials, TokenSource
 
 from .connecting import HeadersFailed
@@ -45,14 +45,13 @@ class BearerToken:
         token: object = self._source
         if callable(self._source):
             token = await self._called()
-        if not isinstance(token, str) or not token:
+        if not isinstance(token, str):
             raise HeadersFailed(f"the function auth= returned {type(token).__name__} instead of a token")
-        headers = {"authorization": f"Bearer {token}"}
         try:
-            check_headers(headers, "auth")
-        except ValueError:
-            raise HeadersFailed("auth= is not a token that a header can hold") from None
-        return headers
+            check_token(token)
+        except ValueError as error:
+            raise HeadersFailed(str(error)) from None
+        return {"authorization": f"Bearer {token}"}
 
     async def _called(self) -> object:
         assert callable(self._source)

@@ -187,7 +187,7 @@ def auth_of(auth: ServerCredentials | HttpAuth | None, source: HeaderFunction | 
     """Return what authenticates each request, after the function of the headers, if there is one."""
     if auth is None or isinstance(auth, httpx2.Auth):
         return auth or source
-    return Authorizing(cast("ServerCredentials", auth), source)
+    return Authorizing(cast("ServerCredentials", auth), None if source is None else source.add_to)
 
 
 async def check_coding(response: httpx2.Response) -> None:
@@ -210,7 +210,12 @@ class HeaderFunction(httpx2.Auth):
         self._seconds = seconds
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Yield the request with its headers; what the protocol says in a header is not replaced."""
+        """Yield the request with its headers."""
+        await self.add_to(request)
+        yield request
+
+    async def add_to(self, request: httpx2.Request) -> None:
+        """Add the headers to a request; what the protocol says in a header is not replaced."""
         headers: Mapping[str, str] | None = None
         try:
             with trio.move_on_after(self._seconds):
@@ -223,7 +228,6 @@ class HeaderFunction(httpx2.Auth):
             raise httpx2.ConnectTimeout(why, request=request)
         given = {name: value for name, value in headers.items() if not self._is_set(name.lower(), request)}
         request.headers.update(given)
-        yield request
 
     @staticmethod
     def _is_set(name: str, request: httpx2.Request) -> bool:

@@ -24,6 +24,7 @@ from .reconnecting import reconnecting
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.1)."""
 
+TOKEN = re.compile(r"[!-~]+")
 FRAMING = frozenset({"content-length", "transfer-encoding"})
 HOST_PATTERN = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
 
@@ -173,15 +174,16 @@ def check_auth(auth: object, *, over_http: bool = True) -> None:
     if isinstance(auth, type):
         raise TypeError(f"auth= takes an object, not a class: {auth.__name__}(...)")
     if isinstance(auth, str):
-        try:
-            check_headers({"authorization": f"Bearer {auth}"})
-        except ValueError:
-            auth = ""
-        if not auth:
-            raise ValueError("auth= is not a token that a header can hold, which is one word of printable ASCII")
+        check_token(auth)
     elif not (callable(auth) or hasattr(auth, "open") or hasattr(auth, "async_auth_flow")):
         wanted = "OAuth() or another of trio_mcp.auth, a token, a function that returns one, or an httpx2.Auth"
         raise TypeError(f"auth= takes {wanted}, not {type(auth).__name__}")
+
+
+def check_token(token: str) -> None:
+    """Raise `ValueError`, which does not show it, unless a header can hold a bearer token."""
+    if not TOKEN.fullmatch(token):
+        raise ValueError("auth= is not a token that a header can hold, which is one word of printable ASCII")
 
 
 def check_headers(headers: Mapping[str, str], where: str = "headers") -> None:

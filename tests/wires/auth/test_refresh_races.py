@@ -56,7 +56,7 @@ async def test_the_lock_of_a_process_that_is_killed_is_free_and_its_login_is_who
             victim = await stack.enter_async_context(child(SCRIPT, str(files.folder), url, "1", limit=LIMIT))
             assert await victim.line() == b"ready"
             await victim.send(b"\n")
-            while await idp.requests("/token") < 2:
+            while await idp.requests("/token") < 2:  # noqa: ASYNC110  another process requests it
                 await trio.sleep(0.02)
             victim.process.send_signal(signal.SIGKILL)
             await victim.process.wait()

@@ -11,9 +11,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from joserfc import jwt
+from joserfc.errors import JoseError
 from joserfc.jwk import ECKey
 
 from ...base.values import JsonValue
+from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from ..uris import origin
 
 ALGORITHM: Final = "ES256"
@@ -26,10 +28,13 @@ class Proofs:
 
     Args:
         key: the text of `Proofs.key`; None for a new key.
+
+    Raises:
+        AuthorizationError: it is not such a text.
     """
 
     def __init__(self, key: str | None = None) -> None:
-        self._key = ECKey.generate_key("P-256", private=True) if key is None else ECKey.import_key(json.loads(key))
+        self._key = ECKey.generate_key("P-256", private=True) if key is None else import_key(key)
         self._nonces: dict[str, str] = {}
         """By origin."""
 
@@ -70,3 +75,12 @@ class Proofs:
 
     def __repr__(self) -> str:
         return "<Proofs>"
+
+
+def import_key(text: str) -> ECKey:
+    """Return a stored key. Raises `AuthorizationError`, which does not show it."""
+    try:
+        return ECKey.import_key(json.loads(text))
+    except (JoseError, ValueError, TypeError, KeyError):
+        pass
+    raise AuthorizationError("the stored key for DPoP is malformed: log in again", kind=Kind.STORE)

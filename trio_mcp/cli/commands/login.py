@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +18,11 @@ from ...base.regular_files import MAX_CONFIGURATION, read_regular
 from ...base.values import shown_url
 from ..command import command, run_command
 from ..errors import CommandError, Status, translate_errors
-from ..parameters import WholeNumber
-from ..targets.logins import LoginUrl
-from ..targets.target import SCHEMES, check_address
+from ..parameters import WholeNumber, json_option
+from ..targets.logins import LoginUrl, check_server_url
 from ..terminal.line_reading import Terminal
-from ..terminal.output import log_to_stderr, note, show_lines
+from ..terminal.output import log_to_stderr, note, show_json, show_lines
+from .whoami import as_object
 
 EXAMPLES = """\
 examples:
@@ -50,6 +51,7 @@ DISPLAYS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 @click.option("--port", type=WholeNumber(1, 65535), metavar="PORT", help="The port of the redirect.")
 @click.option("--issuer", metavar="URL", help="The authorization server to use, of those that the server names.")
 @click.option("--no-browser", is_flag=True, help="Write the URL of the login instead of opening it.")
+@json_option
 def command_line(
     url: str,
     client_id: str | None,
@@ -58,6 +60,7 @@ def command_line(
     port: int | None,
     issuer: str | None,
     no_browser: bool,
+    as_json: bool,
     debug: bool,
 ) -> int:
     """Log in to a server with a browser, and store the tokens for the other commands."""
@@ -71,24 +74,20 @@ def command_line(
             scopes=[*scopes] or None,
             issuer=issuer,
             redirect_port=port or 0,
-            browser=None if has_display() and not no_browser else show_page,
+            browser=None if has_display() and not no_browser else partial(show_page, as_json=as_json),
         )
     except (ValueError, TypeError) as error:
         raise CommandError(str(error)) from error
 
     async def run() -> int:
         with translate_errors(failed=f"{shown_url(url)} cannot be connected to"):
-            note_login(await log_in(settings, url))
+            login = await log_in(settings, url)
+        note_login(login)
+        if as_json:
+            show_json(as_object(login))
         return Status.OK
 
     return run_command(run)
-
-
-def check_server_url(url: str) -> None:
-    """Raise `CommandError` unless this is the URL of a server."""
-    if url.partition("://")[0].lower() not in SCHEMES or "://" not in url:
-        raise CommandError(f"{url!r:.200} is not the URL of a server, such as https://mcp.example.com/mcp")
-    check_address(url)
 
 
 def secret_in(path: Path) -> str:
@@ -107,10 +106,17 @@ def has_display() -> bool:
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in DISPLAYS)
 
 
-async def show_page(url: str) -> str | None:
-    """Write the URL of a login; return the URL of the redirect if the user pastes that."""
+async def show_page(url: str, *, as_json: bool) -> str | None:
+    """Write the URL of a login; return the URL of the redirect if the user pastes that.
+
+    Args:
+        as_json: stdout is for the result.
+    """
     note("Open this page to log in:")
-    show_lines([url])
+    if as_json:
+        note(url)
+    else:
+        show_lines([url])
     terminal = Terminal()
     if not terminal.is_interactive:
         return None

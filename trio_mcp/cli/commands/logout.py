@@ -9,9 +9,9 @@ from ...auth.client.logins import log_out
 from ...base.values import shown_url
 from ..command import command, run_command
 from ..errors import CommandError, Status, translate_errors
-from ..targets.logins import LoginUrl
-from ..terminal.output import log_to_stderr, note
-from .login import check_server_url
+from ..parameters import json_option
+from ..targets.logins import LoginUrl, check_server_url
+from ..terminal.output import log_to_stderr, note, show_json
 
 EXAMPLES = """\
 examples:
@@ -24,7 +24,8 @@ warning: then they stay valid until they expire.
 
 @command("logout", EXAMPLES, {Status.REFUSED: "there is no login at the server"})
 @click.argument("url", type=LoginUrl(), metavar="URL")
-def command_line(url: str, debug: bool) -> int:
+@json_option
+def command_line(url: str, as_json: bool, debug: bool) -> int:
     """Revoke and delete the tokens for a server."""
     log_to_stderr(10 if debug else 30)
     check_server_url(url)
@@ -38,6 +39,8 @@ def command_line(url: str, debug: bool) -> int:
         if failure is not None:
             note(f"trio-mcp: warning: the tokens were not revoked: {failure}")
         note(f"logged out of {shown_url(url)}")
+        if as_json:
+            show_json({"url": shown_url(url), "revoked": failure is None})
         return Status.OK
 
     return run_command(run)

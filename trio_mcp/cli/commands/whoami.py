@@ -13,9 +13,8 @@ from ...base.values import shown_url
 from ..command import command, run_command
 from ..errors import CommandError, Status, translate_errors
 from ..parameters import json_option
-from ..targets.logins import LoginUrl
+from ..targets.logins import LoginUrl, check_server_url
 from ..terminal.output import note, show_json, show_table
-from .login import check_server_url
 
 EXAMPLES = """\
 examples:

@@ -9,7 +9,8 @@ import click
 
 from ... import auth
 from ...auth.uris import canonical, over_http
-from .target import UrlTarget
+from ..errors import CommandError
+from .target import SCHEMES, UrlTarget, check_address
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -42,6 +43,13 @@ def is_resource(url: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def check_server_url(url: str) -> None:
+    """Raise `CommandError` unless this is the URL of a server."""
+    if url.partition("://")[0].lower() not in SCHEMES or "://" not in url:
+        raise CommandError(f"{url!r:.200} is not the URL of a server, such as https://mcp.example.com/mcp")
+    check_address(url)
 
 
 class LoginUrl(click.ParamType[str]):
