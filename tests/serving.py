@@ -32,7 +32,7 @@ Json = dict[str, Any]
 @asynccontextmanager
 async def served(server: Server, transport: str = "http", **options: Any) -> AsyncIterator[str]:
     """The first URL at which a server of this process is served, with sockets and all, for the length of the block."""
-    serve = partial(server.serve, transport, port=0, announce=False, signals=False, **options)
+    serve = partial(server.serve, transport, **{"port": 0, "announce": False, "signals": False, **options})
     async with trio.open_nursery() as nursery:
         with trio.fail_after(START):
             (url, *_) = await nursery.start(serve)

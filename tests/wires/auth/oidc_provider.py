@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,9 +15,8 @@ import httpx2
 import trio
 from serving import served
 
-from trio_mcp import Caller, HttpOptions, HttpRequest, HttpResponse, Server
-from trio_mcp.auth import jwt
-from trio_mcp.http.authenticator import CredentialsRejected
+from trio_mcp import HttpOptions, Server
+from trio_mcp.auth import ProtectedResource, jwt
 
 HERE = Path(__file__).parent
 START = 30.0
@@ -90,15 +90,10 @@ async def agree(url: str) -> str:
 @asynccontextmanager
 async def protected(issuer: str, transport: str = "http") -> AsyncIterator[str]:
     """Serve a server whose callers need a token of the provider, and yield its URL."""
-    url = ""
-
-    async def authenticate(headers: Any) -> Caller | None:
-        try:
-            return await jwt(issuer, audience=url)(headers)
-        except CredentialsRejected:
-            return None
-
-    server = Server("notes", http=HttpOptions(authenticate=authenticate))
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    resource = ProtectedResource(url, jwt(issuer), required=["notes:read"])
+    server = Server("notes", http=HttpOptions(authenticate=resource))
 
     @server.tool
     async def read() -> str:
@@ -108,11 +103,12 @@ async def protected(issuer: str, transport: str = "http") -> AsyncIterator[str]:
     async def write(text: str) -> str:
         return f"written: {text}"
 
-    @server.route("/.well-known/oauth-protected-resource/mcp", public=True)
-    async def metadata(request: HttpRequest) -> HttpResponse:
-        members = {"resource": url, "authorization_servers": [issuer], "scopes_supported": ["notes:read"]}
-        return HttpResponse.json(members)
-
-    async with served(server, transport) as found:
-        url = found.replace("ws://", "http://")
+    async with served(server, transport, port=port) as found:
         yield found
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on: a resource is known by its URL before it is served."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
