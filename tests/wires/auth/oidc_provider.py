@@ -8,15 +8,16 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import trio
-from serving import served
 
-from trio_mcp import HttpOptions, Server
+from trio_mcp import Context, HttpOptions, Server
 from trio_mcp.auth import ProtectedResource, jwt
+from trio_mcp.auth.server.verifier import Verifier
 
 HERE = Path(__file__).parent
 START = 30.0
@@ -87,12 +88,25 @@ async def agree(url: str) -> str:
     raise AssertionError("the provider does not come to an end")
 
 
+def free_port() -> int:
+    """Return a port that is free now: a resource has one in its URL before its server listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 @asynccontextmanager
-async def protected(issuer: str, transport: str = "http") -> AsyncIterator[str]:
-    """Serve a server whose callers need a token of the provider, and yield its URL."""
+async def protected(
+    issuer: str, transport: str = "http", verifier: Verifier | None = None, **options: Any
+) -> AsyncIterator[str]:
+    """Serve a server whose callers need a token of the provider, and yield its URL.
+
+    Args:
+        verifier: of the tokens; by default that of JWTs.
+        options: of the `ProtectedResource`.
+    """
     port = free_port()
-    url = f"http://127.0.0.1:{port}/mcp"
-    resource = ProtectedResource(url, jwt(issuer), required=["notes:read"])
+    verify = jwt(issuer) if verifier is None else verifier
+    resource = ProtectedResource(f"http://127.0.0.1:{port}/mcp", verify, **{"required": ["notes:read"], **options})
     server = Server("notes", http=HttpOptions(authenticate=resource))
 
     @server.tool
@@ -103,12 +117,14 @@ async def protected(issuer: str, transport: str = "http") -> AsyncIterator[str]:
     async def write(text: str) -> str:
         return f"written: {text}"
 
-    async with served(server, transport, port=port) as found:
-        yield found
+    @server.tool
+    async def whoami(ctx: Context) -> str:
+        assert ctx.caller is not None
+        return f"{ctx.caller.principal} {ctx.caller.claims.get('team')} {'authorization' in ctx.request.headers}"
 
-
-def free_port() -> int:
-    """Return a port that nothing listens on: a resource is known by its URL before it is served."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    async with trio.open_nursery() as nursery:
+        serve = partial(server.serve, transport, port=port, announce=False, signals=False)
+        with trio.fail_after(START):
+            (url, *_) = await nursery.start(serve)
+        yield url
+        nursery.cancel_scope.cancel()

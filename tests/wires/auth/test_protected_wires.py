@@ -1,0 +1,123 @@
+"""Our server verifies the tokens of a real provider: algorithms, opaque tokens, new keys, revocation, a provider that fails."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import trio
+from asgi_peer import modern_call
+from oidc_provider import Provider, protected, provider
+
+from trio_mcp.auth import introspection
+from trio_mcp.auth.challenges import parse_challenges
+
+LIMIT = 60.0
+ROBOT = {
+    "client_id": "robot",
+    "client_secret": "a-secret-of-the-robot",
+    "grant_types": ["client_credentials"],
+    "redirect_uris": [],
+    "response_types": [],
+    "scope": "notes:read notes:write",
+}
+
+
+async def token(idp: Provider, resource: str, scope: str = "notes:read") -> str:
+    """Return a token that a client got for itself."""
+    form = {"grant_type": "client_credentials", "resource": resource, "scope": scope}
+    async with httpx2.AsyncClient(auth=("robot", "a-secret-of-the-robot")) as http:
+        response = await http.post(f"{idp.issuer}/token", data=form)
+    assert response.status_code == 200, response.text
+    return str(response.json()["access_token"])
+
+
+async def call(url: str, token: str | None, tool: str = "read", **arguments: Any) -> httpx2.Response:
+    body, headers = modern_call(tool, arguments)
+    del headers["host"]
+    if token is not None:
+        headers["authorization"] = f"Bearer {token}"
+    async with httpx2.AsyncClient(timeout=LIMIT) as http:
+        return await http.post(url, json=body, headers=headers)
+
+
+def claims_of(token: str) -> Any:
+    part = token.split(".")[1]
+    return json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+async def test_a_token_of_the_provider_is_accepted_for_its_resource_only(modules: Path, algorithm: str) -> None:
+    async with provider(modules, clients=[ROBOT], alg=algorithm) as idp, protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            good = await token(idp, url)
+            assert claims_of(good)["aud"] == url
+            reply = await call(url, good, "whoami")
+            assert (reply.status_code, reply.json()["result"]["content"][0]["text"]) == (200, "robot robot-team False")
+            assert (await call(url, await token(idp, url + "/other"))).status_code == 401
+            assert (await call(url, good[:-4] + "AAAA")).status_code == 401
+            assert (await call(url, None)).status_code == 401
+            refused = await call(url, good, "write", text="x")
+            (challenge,) = parse_challenges(refused.headers["www-authenticate"])
+            assert (refused.status_code, challenge.scope) == (403, "notes:read notes:write")
+            more = await token(idp, url, "notes:read notes:write")
+            assert (await call(url, more, "write", text="x")).status_code == 200
+        assert await idp.requests("/jwks") == 1
+
+
+async def test_the_metadata_leads_to_the_provider(modules: Path) -> None:
+    async with provider(modules) as idp, protected(idp.issuer, scopes="all") as url:
+        with trio.fail_after(LIMIT):
+            (challenge,) = parse_challenges((await call(url, None)).headers["www-authenticate"])
+            async with httpx2.AsyncClient() as http:
+                document = (await http.get(challenge.resource_metadata or "")).json()
+        assert document["resource"] == url
+        assert document["authorization_servers"] == [idp.issuer]
+        assert document["scopes_supported"] == ["notes:read", "notes:write"]
+
+
+async def test_new_keys_of_the_provider_work_with_their_first_token(modules: Path) -> None:
+    async with provider(modules, clients=[ROBOT]) as idp, protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            before = await token(idp, url)
+            assert (await call(url, before)).status_code == 200
+            await idp.control("rotate-keys")
+            assert (await call(url, await token(idp, url))).status_code == 200
+            assert (await call(url, before)).status_code == 401
+
+
+async def test_a_provider_that_fails_is_503_and_its_keys_count_on(modules: Path) -> None:
+    async with provider(modules, clients=[ROBOT]) as idp:
+        await idp.control("fail", path="/jwks", status=503)
+        async with protected(idp.issuer) as url:
+            with trio.fail_after(LIMIT):
+                good = await token(idp, url)
+                reply = await call(url, good)
+                assert reply.status_code == 503
+                assert int(reply.headers["retry-after"]) >= 1
+                await idp.control("fail", path="/jwks", status=0)
+                await trio.sleep(int(reply.headers["retry-after"]))  # the back-off of a real clock
+                assert (await call(url, good)).status_code == 200
+                await idp.control("fail", path="/jwks", status=503)
+                assert (await call(url, await token(idp, url))).status_code == 200
+
+
+async def test_an_opaque_token_is_asked_about_and_refused_after_its_revocation(modules: Path) -> None:
+    async with provider(modules, clients=[ROBOT], tokens="opaque") as idp:
+        verifier = introspection(idp.issuer, client_id="robot", client_secret="a-secret-of-the-robot", cache_seconds=0)
+        async with protected(idp.issuer, verifier=verifier) as url:
+            with trio.fail_after(LIMIT):
+                good = await token(idp, url)
+                assert "." not in good
+                assert (await call(url, good)).status_code == 200
+                assert (await call(url, "made-up")).status_code == 401
+                assert (await call(url, await token(idp, url + "/other"))).status_code == 401
+                async with httpx2.AsyncClient(auth=("robot", "a-secret-of-the-robot")) as http:
+                    await http.post(f"{idp.issuer}/token/revocation", data={"token": good})
+                assert (await call(url, good)).status_code == 401
+                await idp.control("fail", path="/token/introspection", status=500)
+                assert (await call(url, good)).status_code == 503
