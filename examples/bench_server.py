@@ -1,19 +1,28 @@
 """The server that the benchmark drives: `bench_server.py stdio`, `bench_server.py http PORT`, or `bench_server.py ws PORT`.
 
-BENCH_TOOLS=n adds n more tools, so that the list of tools is long.
+BENCH_TOOLS=n adds n more tools, so that the list of tools is long. With BENCH_KEYS, a JWK set, callers need a token.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
 from pydantic import BaseModel
 
-from trio_mcp import Context, Server, ServiceOptions
+from trio_mcp import Context, HttpOptions, Server, ServiceOptions
+from trio_mcp.auth import jwt
 
+keys = os.environ.get("BENCH_KEYS")
+verifier = None if keys is None else jwt("https://issuer.bench", keys=json.loads(keys), audience="bench")
 # `fan` sends all its questions in one round, as the servers that it is compared with do.
-server = Server("bench", version="1.0", options=ServiceOptions(parallel_prompts=True))
+server = Server(
+    "bench",
+    version="1.0",
+    options=ServiceOptions(parallel_prompts=True),
+    http=HttpOptions(authenticate=verifier),
+)
 
 
 class Answer(BaseModel):

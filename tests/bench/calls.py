@@ -27,6 +27,7 @@ class Calls(Workload):
     Attributes:
         expect: A text that every answer has to hold.
         progress: Whether the client asks for reports.
+        headers: More headers of each request.
     """
 
     era: Era
@@ -34,9 +35,10 @@ class Calls(Workload):
     arguments: Mapping[str, Any] = field(default_factory=lambda: HELLO)
     expect: str = "hello world"
     progress: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     async def measure(self, server: Server, load: Load) -> float:
-        head = messages.headers(server.port, self.era, "tools/call", self.tool)
+        head = {**messages.headers(server.port, self.era, "tools/call", self.tool), **self.headers}
         body = messages.call(self.tool, dict(self.arguments), self.era, progress=self.progress)
         return await self.generate("http", server, load, {"req": messages.post(head, body)})
 

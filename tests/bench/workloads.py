@@ -5,6 +5,7 @@ from __future__ import annotations
 from .calls import Calls, FirstAnswer, Lists, Questions, StdioCalls, WebSocketCalls
 from .messages import Era
 from .open_calls import Fan, Idle, Waiting
+from .tokens import KEYS, TOKEN
 from .workload import Goal, Workload
 
 LEGACY, MODERN = Era.LEGACY, Era.MODERN
@@ -47,6 +48,14 @@ WORKLOADS: dict[str, Workload] = {
             era=MODERN,
             connections=16,
             goals=(floor(1.3), ts(0.6)),
+        ),
+        Calls(
+            name="http-token-16",
+            what="HTTP, modern, 16 connections, a token that was verified before",
+            era=MODERN,
+            connections=16,
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            variables={"BENCH_KEYS": KEYS},
         ),
         Calls(
             name="progress-legacy-16",

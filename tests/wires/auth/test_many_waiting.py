@@ -1,0 +1,107 @@
+"""A thousand connections that wait for a slow provider, beside callers who are served."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import httpx2
+import pytest
+import trio
+from asgi_peer import modern_call
+from oidc_provider import free_port
+
+from trio_mcp import HttpOptions, Server
+from trio_mcp.auth import ProtectedResource, any_of, jwt
+from trio_mcp.auth.addresses import Reach
+from trio_mcp.auth.replies import Reply
+from trio_mcp.testing import TestIssuer
+
+CONNECTIONS = 1_000
+LIMIT = 60.0
+CALLS = 200
+
+
+class SlowProvider:
+    """Answers when it is released."""
+
+    def __init__(self) -> None:
+        self.asked = trio.Event()
+        self.released = trio.Event()
+        self.requests = 0
+
+    async def fetch(self, url: str, reach: Reach, **_: object) -> Reply:
+        self.requests += 1
+        self.asked.set()
+        await self.released.wait()
+        return Reply(503)
+
+
+@asynccontextmanager
+async def serving(hook: ProtectedResource, port: int) -> AsyncIterator[str]:
+    server = Server("notes", http=HttpOptions(authenticate=hook))
+
+    @server.tool
+    async def read() -> str:
+        return "a note"
+
+    async with trio.open_nursery() as nursery:
+        serve = partial(server.serve, "http", port=port, announce=False, signals=False)
+        (url, *_) = await nursery.start(serve)
+        yield url
+        nursery.cancel_scope.cancel()
+
+
+async def send(url: str, token: str) -> trio.SocketStream:
+    """Send a call on a connection of its own, and do not wait for the answer."""
+    stream = await trio.open_tcp_stream("127.0.0.1", httpx2.URL(url).port or 0)
+    body, headers = modern_call("read")
+    request = httpx2.Request("POST", url, json=body, headers={**headers, "authorization": f"Bearer {token}"})
+    lines = [f"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{httpx2.URL(url).port}\r\n".encode()]
+    lines += [b"%s: %s\r\n" % (name, value) for name, value in request.headers.raw if name.lower() != b"host"]
+    await stream.send_all(b"".join(lines) + b"\r\n" + request.content)
+    return stream
+
+
+async def latencies(url: str, token: str) -> list[float]:
+    """Return how long each of some calls took, one after another, in seconds."""
+    body, headers = modern_call("read")
+    del headers["host"]
+    headers["authorization"] = f"Bearer {token}"
+    taken = list[float]()
+    async with httpx2.AsyncClient(timeout=LIMIT) as http:
+        for _ in range(CALLS):
+            began = time.perf_counter()
+            response = await http.post(url, json=body, headers=headers)
+            taken.append(time.perf_counter() - began)
+            assert response.status_code == 200
+    return taken
+
+
+async def test_connections_that_wait_for_a_slow_provider_leave_the_others_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow, home, port = SlowProvider(), TestIssuer(), free_port()
+    resource = f"http://127.0.0.1:{port}/mcp"
+    monkeypatch.setattr("trio_mcp.auth.server.metadata.fetch", slow.fetch)
+    verifier = any_of(jwt("https://slow.test", realm="slow"), jwt(home.url, keys=home.jwks))
+    far = TestIssuer("https://slow.test").token("far", audience=resource)
+    good = home.token("alice", audience=resource)
+    async with serving(ProtectedResource(resource, verifier), port) as url:
+        with trio.fail_after(LIMIT):
+            alone = await latencies(url, good)
+            streams = [await send(url, far) for _ in range(CONNECTIONS)]
+            await slow.asked.wait()
+            beside = await latencies(url, good)
+            assert slow.requests == 1
+            slow.released.set()
+            answers = [bytes(await stream.receive_some(64)) for stream in streams]
+            for stream in streams:
+                await stream.aclose()
+    assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in answers)
+    # Shown, and not asserted: other programs use the machine.
+    print(f"median alone {statistics.median(alone) * 1e3:.2f} ms, beside {statistics.median(beside) * 1e3:.2f} ms")
+    print(f"p99 alone {sorted(alone)[-3] * 1e3:.2f} ms, beside {sorted(beside)[-3] * 1e3:.2f} ms")
