@@ -51,7 +51,7 @@ WORKLOADS: dict[str, Workload] = {
         ),
         Calls(
             name="http-token-16",
-            what="HTTP, modern, 16 connections, a token that was verified before",
+            what="HTTP, modern, 16 connections, a verified token",
             era=MODERN,
             connections=16,
             headers={"Authorization": f"Bearer {TOKEN}"},
