@@ -179,6 +179,15 @@ async def test_a_good_token_is_served(way: str) -> None:
         assert (await WAYS[way](peer, GOOD)).status in (200, 101)
 
 
+async def test_a_preflight_of_an_allowed_origin_needs_no_token() -> None:
+    async with guarded(allowed_origins=["https://app.example"]) as peer:
+        asked = {"host": "localhost", "access-control-request-method": "POST"}
+        for origin, status in (("https://app.example", 204), ("https://evil.example", 403)):
+            preflight = asked | {"origin": origin}
+            assert (await peer.start(b"", preflight, method="OPTIONS").end()).status == status
+        assert (await peer.start(b"", {"host": "localhost"}, method="OPTIONS").end()).status == 401
+
+
 async def test_a_token_in_the_query_is_ignored() -> None:
     token = GOOD["authorization"].removeprefix("Bearer ")
     async with guarded() as peer:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64decode
+import logging
+import os
+import subprocess
+import sys
+from base64 import b64encode, urlsafe_b64decode
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,8 @@ import httpx2
 import pytest
 import trio
 from asgi_peer import modern_call
-from oidc_provider import Provider, protected, provider
+from oidc_provider import Provider, free_port, protected, provider
+from serving import IMPORTS
 
 from trio_mcp.auth import introspection
 from trio_mcp.auth.challenges import parse_challenges
@@ -121,3 +126,56 @@ async def test_an_opaque_token_is_asked_about_and_refused_after_its_revocation(m
                 assert (await call(url, good)).status_code == 401
                 await idp.control("fail", path="/token/introspection", status=500)
                 assert (await call(url, good)).status_code == 503
+
+
+async def test_a_file_is_protected_by_the_options_of_the_command(modules: Path, tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        'from trio_mcp import Server\nserver = Server("notes")\n@server.tool\ndef read() -> str:\n    return "a note"\n'
+    )
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    async with provider(modules, clients=[ROBOT]) as idp:
+        arguments = ["serve", str(app), "--port", str(port), "--resource", url, "--auth", f"jwt:{idp.issuer}"]
+        command = [sys.executable, "-m", "trio_mcp", *arguments]
+        process = await trio.lowlevel.open_process(
+            command, env={**os.environ, **IMPORTS}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            with trio.fail_after(LIMIT):
+                await listening(port)
+                assert (await call(url, None)).status_code == 401
+                assert (await call(url, await token(idp, url))).status_code == 200
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+
+async def listening(port: int) -> None:
+    """Wait until something listens on a port."""
+    while True:
+        try:
+            await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
+        except OSError:
+            await trio.sleep(0.05)
+        else:
+            return
+
+
+async def test_no_token_or_secret_of_a_real_exchange_is_in_a_log(
+    modules: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with provider(modules, clients=[ROBOT], tokens="opaque") as idp:
+        secret = "a-secret-of-the-robot"
+        verifier = introspection(idp.issuer, client_id="robot", client_secret=secret)
+        async with protected(idp.issuer, verifier=verifier) as url:
+            with trio.fail_after(LIMIT):
+                good = await token(idp, url)
+                caplog.clear()
+                assert (await call(url, good)).status_code == 200
+                assert (await call(url, "made-up-canary")).status_code == 401
+    assert "httpcore2" in caplog.text
+    for hidden in (good, secret, "made-up-canary", b64encode(f"robot:{secret}".encode()).decode()):
+        assert hidden not in caplog.text
