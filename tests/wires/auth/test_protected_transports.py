@@ -1,0 +1,92 @@
+"""A protected server over each real wire: what a client without a good token gets, and with one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import httpx2
+import pytest
+import trio
+from oidc_provider import free_port
+
+from trio_mcp import Client, Context, HttpOptions, Server
+from trio_mcp.auth import ProtectedResource, jwt
+from trio_mcp.errors import McpError
+from trio_mcp.testing import TestIssuer
+
+LIMIT = 30.0
+ISSUER = TestIssuer()
+
+
+@asynccontextmanager
+async def protected(port: int) -> AsyncIterator[None]:
+    """Serve over all wires at one port."""
+    hook = ProtectedResource(f"http://127.0.0.1:{port}/mcp", jwt(ISSUER.url, keys=ISSUER.jwks), required=["read"])
+    server = Server("notes", http=HttpOptions(authenticate=hook, sse_path="/sse"))
+
+    @server.tool
+    async def whoami(ctx: Context) -> str:
+        return f"{ctx.caller.principal if ctx.caller else None} {'authorization' in ctx.request.headers}"
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(server.serve, "http", port=port, announce=False, signals=False))
+        yield
+        nursery.cancel_scope.cancel()
+
+
+WIRES = {
+    "modern": ("http://127.0.0.1:{}/mcp", {"mode": "modern"}),
+    "legacy": ("http://127.0.0.1:{}/mcp", {"mode": "legacy"}),
+    "WebSocket": ("ws://127.0.0.1:{}/mcp", {}),
+    "HTTP+SSE": ("http://127.0.0.1:{}/sse", {"mode": "legacy"}),
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_each_wire_serves_a_good_token_only(wire: str) -> None:
+    port = free_port()
+    resource = f"http://127.0.0.1:{port}/mcp"
+    pattern, options = WIRES[wire]
+    good = ISSUER.token("alice", audience=resource, scopes=["read"])
+    bad = [ISSUER.token("alice", audience=resource), ISSUER.token("alice", audience="https://other.example"), "opaque"]
+    async with protected(port):
+        with trio.fail_after(LIMIT):
+            headers = {"authorization": f"Bearer {good}"}
+            async with Client.connect(pattern.format(port), headers=headers, **options) as client:
+                assert (await client.call_tool("whoami")).text == "alice False"
+            for token in (None, *bad):
+                headers = {} if token is None else {"authorization": f"Bearer {token}"}
+                with pytest.raises(McpError):
+                    async with Client.connect(pattern.format(port), headers=headers, **options) as client:
+                        await client.call_tool("whoami")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/nothing"), ("POST", "/message"), ("GET", "/sse"), ("PUT", "/mcp")],
+)
+async def test_every_path_and_verb_of_our_connection_needs_a_token(method: str, path: str) -> None:
+    port = free_port()
+    async with protected(port), httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        with trio.fail_after(LIMIT):
+            response = await http.request(method, path)
+            assert response.status_code == 401
+            assert f'resource_metadata="http://127.0.0.1:{port}/.well-known' in response.headers["www-authenticate"]
+            for head in ("Bearer a b", "Bearer"):
+                refused = await http.request(method, path, headers={"authorization": head})
+                assert refused.status_code == 400
+
+
+async def test_the_metadata_is_served_by_our_connection() -> None:
+    port = free_port()
+    async with protected(port), httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        with trio.fail_after(LIMIT):
+            place = "/.well-known/oauth-protected-resource"
+            document = await http.get(f"{place}/mcp")
+            assert document.json()["resource"] == f"http://127.0.0.1:{port}/mcp"
+            assert document.headers["access-control-allow-origin"] == "*"
+            head = await http.head(place)
+            assert (head.status_code, head.content) == (200, b"")
+            assert head.headers["content-length"] == document.headers["content-length"]
