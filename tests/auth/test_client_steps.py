@@ -281,7 +281,7 @@ def test_a_server_without_pkce_is_refused_before_the_browser(
         "//as.example/authorize",
     ],
 )
-def test_a_url_that_a_browser_should_not_get_is_not_opened(world: World, endpoint: str) -> None:
+def test_a_url_that_is_not_for_browsers_is_not_opened(world: World, endpoint: str) -> None:
     world.server["authorization_endpoint"] = endpoint
     assert kind_of(lambda: played(code_grant(client(world), None), world)) is Kind.ADDRESS
     assert world.pages == []
