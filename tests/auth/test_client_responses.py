@@ -22,6 +22,8 @@ from trio_mcp.auth.addresses import Reach
 from trio_mcp.auth.client.authorizer import LOGIN_SECONDS, Action, Tries, next_action
 from trio_mcp.auth.client.grants import Tokens
 from trio_mcp.auth.client.logins import log_in, log_out
+from trio_mcp.auth.client.options import open_system_browser
+from trio_mcp.base.groups import cause_chain
 from trio_mcp.errors import AuthorizationErrorKind as Kind
 
 A, B = Tokens("a", "bearer", None, "ra"), Tokens("b", "bearer", None, "rb")
@@ -402,7 +404,29 @@ async def test_a_browser_function_that_fails_is_named_without_its_text(world: Wo
     async with world.settings(browser=fails).open(URL) as authorizer:
         with pytest.raises(AuthorizationError, match="browser= failed with RuntimeError") as caught:
             await send(authorizer, ResourceServer())
-    assert "state=" not in str(caught.value)
+    assert not any("state=" in str(each) for each in cause_chain(caught.value))
+
+
+async def test_a_program_without_a_browser_is_an_error_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: pages.append(url) or len(pages) == 1)
+    await open_system_browser("https://as.example/first")
+    with pytest.raises(AuthorizationError, match="--no-browser") as caught:
+        await open_system_browser("https://as.example/second")
+    assert caught.value.kind is Kind.LOGIN_REQUIRED
+    assert pages == ["https://as.example/first", "https://as.example/second"]
+
+
+async def test_a_stored_token_is_refreshed_before_a_channel_is_open(world: World) -> None:
+    store = MemoryTokens()
+    await store.write(expired(await log_in(world.settings(store=store), URL)))
+    async with OAuth(interactive=False, store=store).open(URL) as authorizer:
+        assert await authorizer.ready()
+    after = await store.read(URL)
+    assert after is not None
+    assert after.tokens.access == "access-2"
+    async with world.settings().open(URL) as without:
+        assert not await without.ready()
 
 
 async def test_revoking_posts_the_refresh_token_first_and_an_error_deletes_the_login_all_the_same(world: World) -> None:

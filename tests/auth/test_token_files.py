@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import keyring
+import keyring.errors
 import pytest
 import trio
 from hypothesis import given, strategies as st
+from keyring.backend import KeyringBackend
 
-from trio_mcp.auth import AuthorizationError, Login, MemoryTokens, TokenFiles, TokenStore
+from trio_mcp.auth import AuthorizationError, KeyringTokens, Login, MemoryTokens, TokenFiles, TokenStore
 from trio_mcp.auth.client.discovery import ServerMetadata
 from trio_mcp.auth.client.grants import Tokens
 from trio_mcp.auth.client.registration import Registration
@@ -38,9 +42,46 @@ def files(tmp_path: Path) -> TokenFiles:
     return TokenFiles(tmp_path / "deep" / "auth")
 
 
-@pytest.fixture(params=["files", "memory"])
-def store(request: pytest.FixtureRequest, files: TokenFiles) -> TokenStore:
-    return files if request.param == "files" else MemoryTokens()
+class MemoryKeyring(KeyringBackend):
+    """A keyring that lives in this process."""
+
+    priority = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.entries.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.entries[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.entries[service, username]
+
+
+@pytest.fixture(params=["files", "memory", "keyring"])
+def store(request: pytest.FixtureRequest, files: TokenFiles, monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenStore]:
+    if request.param != "keyring":
+        yield files if request.param == "files" else MemoryTokens()
+        return
+    monkeypatch.setenv("TRIO_MCP_AUTH_DIR", str(files.folder))
+    before = keyring.get_keyring()
+    keyring.set_keyring(MemoryKeyring())
+    yield KeyringTokens()
+    keyring.set_keyring(before)
+
+
+async def test_a_keyring_that_cannot_be_used_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(service: str, username: str) -> None:
+        raise keyring.errors.KeyringLocked("canary")
+
+    monkeypatch.setattr(keyring, "get_password", locked)
+    with pytest.raises(AuthorizationError) as caught:
+        await KeyringTokens().read(URL)
+    assert caught.value.kind is Kind.STORE
+    assert "canary" not in str(caught.value)
 
 
 async def test_a_store_returns_what_was_written_last_until_it_is_deleted(store: TokenStore) -> None:
@@ -146,11 +187,14 @@ async def test_a_link_is_neither_read_nor_written(files: TokenFiles, tmp_path: P
         b"[]",
         b"{}",
         b'{"version": 2}',
+        b'{"version": 1}',
+        b"[" * 100_000,
+        dump_login(LOGIN).replace('"version": 1', '"version": 2').encode(),
         dump_login(LOGIN).replace('"bearer"', '"mac"').encode(),
         dump_login(LOGIN).replace('"canary-access"', '"canary access"').encode(),
         dump_login(LOGIN).replace("7.5", '"soon"').encode(),
         dump_login(LOGIN).replace("7.5", "true").encode(),
-        dump_login(LOGIN).replace('"token_endpoint"', '"other"').encode(),
+        dump_login(LOGIN).replace('"client_id"', '"other"').encode(),
         dump_login(LOGIN).replace('"registration"', '"other"').encode(),
         b"x" * 300_000,
     ],
@@ -196,7 +240,7 @@ def test_the_folder_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) 
 def test_a_login_survives_storing(tmp_path: Path) -> None:
     assert parse_login(dump_login(LOGIN), "x") == LOGIN
     assert "canary" not in repr(LOGIN)
-    assert {"url", "resource", "issuer", "registration", "tokens", "requested"} <= json.loads(dump_login(LOGIN)).keys()
+    assert json.loads(dump_login(LOGIN)).keys() == {"version", "login"}
 
 
 texts = st.text(min_size=1, max_size=20)

@@ -247,9 +247,9 @@ class Authorizer:
 
         Raises `AuthorizationError`.
         """
+        tokens = await self.tokens()
         if self._flow.browser is not None and not self._flow.interactive:
             return True
-        tokens = await self.tokens()
         return tokens is not None and not tokens.expires_within(0, self._clock())
 
     async def tokens(self) -> Tokens | None:
@@ -425,16 +425,18 @@ class Authorizer:
 
     async def _open_browser(self, page: RedirectPage, url: str) -> None:
         assert self._flow.browser is not None
+        failure = None
         try:
             found = await self._flow.browser(url)
+            if found is not None:
+                page.answer(found)
         except AuthorizationError:
             raise
-        # Whatever a function of the program raises. Neither its text nor its traceback is shown: the URL has the state.
-        except Exception as error:  # noqa: BLE001
-            text = f"the function browser= failed with {type(error).__name__}"
-            raise AuthorizationError(text, kind=Kind.LOGIN_REQUIRED) from None
-        if found is not None:
-            page.answer(found)
+        except Exception as error:  # noqa: BLE001  whatever a function of the program raises
+            failure = type(error).__name__
+        # Here, so that the error of the function is not the context of this one: its text may have the URL.
+        if failure is not None:
+            raise AuthorizationError(f"the function browser= failed with {failure}", kind=Kind.LOGIN_REQUIRED)
 
     def _login_required(self, challenge: Challenge, before: Login | None, *, is_step_up: bool) -> AuthorizationError:
         """Return the error of a program that may open no page; it says what to write in a terminal."""

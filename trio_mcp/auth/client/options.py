@@ -273,13 +273,12 @@ async def assertion_of(source: Assertion, name: str) -> str:
         found = await found if isawaitable(found) else found
     # Whatever a function of the program raises: its text may have the assertion.
     except Exception as error:  # noqa: BLE001
-        found = f"{type(error).__name__}"
         text = f"the function {name}= failed with {type(error).__name__}"
     else:
         if isinstance(found, str) and found:
             return found
         text = f"the function {name}= returned {type(found).__name__} instead of text"
-    raise AuthorizationError(text, kind=Kind.TOKEN) from None
+    raise AuthorizationError(text, kind=Kind.TOKEN)
 
 
 def check_client(client_id: object, secret: object, key: object) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from ...base.values import JsonValue, shown_url
-from ...errors import AuthorizationError, AuthorizationErrorKind as Kind, RemoteProtocolError
-from ...protocol.strict_json import loads
-from ...types import JsonObject
+from pydantic import TypeAdapter
+
+from ...base.values import shown_url
+from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from .discovery import ServerMetadata
 from .grants import BEARER, DPOP, TOKEN, Tokens
 from .registration import Registration
-from .steps import text_list, text_member
 
 VERSION: Final = 1
 
@@ -82,36 +79,12 @@ class TokenStore(Protocol):
 
 # As JSON, which every store holds.
 
+_ADAPTER: Final = TypeAdapter(Login)
+
 
 def dump_login(login: Login) -> str:
     """Return a login as JSON, with its secrets."""
-    server, known, tokens = login.server, login.registration, login.tokens
-    members: dict[str, JsonValue] = {
-        "version": VERSION,
-        "url": login.url,
-        "resource": login.resource,
-        "issuer": server.issuer,
-        "token_endpoint": server.token_endpoint,
-        "revocation_endpoint": server.revocation_endpoint,
-        "auth_methods": None if server.auth_methods is None else [*server.auth_methods],
-        "registration": {
-            "client_id": known.client_id,
-            "secret": known.secret,
-            "method": known.method,
-            "redirect_uri": known.redirect_uri,
-            "expires_at": known.expires_at,
-        },
-        "tokens": {
-            "access": tokens.access,
-            "kind": tokens.kind,
-            "expires_at": tokens.expires_at,
-            "refresh": tokens.refresh,
-            "scope": tokens.scope,
-        },
-        "requested": login.requested,
-        "dpop_key": login.dpop_key,
-    }
-    return json.dumps(members)
+    return json.dumps({"version": VERSION, "login": _ADAPTER.dump_python(login, mode="json")})
 
 
 def parse_login(data: str | bytes, where: str) -> Login:
@@ -124,70 +97,16 @@ def parse_login(data: str | bytes, where: str) -> Login:
         AuthorizationError: it is malformed, or of a later version. The error shows nothing of it.
     """
     try:
-        value = loads(data.encode() if isinstance(data, str) else data)
-        if not isinstance(value, dict):
-            raise TypeError("it is not a JSON object")
-        if value.get("version") != VERSION:
-            raise TypeError("it is of another version of trio_mcp")
-        return read_login(value)
-    except RemoteProtocolError:
-        why = "it is not JSON"
-    except TypeError as error:
-        why = str(error)
-    raise AuthorizationError(f"{where} cannot be used: {why}; delete it and log in again", kind=Kind.STORE)
-
-
-def read_login(value: JsonObject) -> Login:
-    registration, tokens = members_of(value, "registration"), members_of(value, "tokens")
-    issuer, kind, access = required(value, "issuer"), required(tokens, "kind"), required(tokens, "access")
-    if kind not in (BEARER, DPOP) or not TOKEN.fullmatch(access):
-        raise TypeError("its token is malformed")
-    return Login(
-        url=required(value, "url"),
-        resource=text_member(value, "resource"),
-        server=ServerMetadata(
-            issuer,
-            required(value, "token_endpoint"),
-            revocation_endpoint=text_member(value, "revocation_endpoint"),
-            auth_methods=text_list(value, "auth_methods"),
-        ),
-        registration=Registration(
-            issuer,
-            required(registration, "client_id"),
-            text_member(registration, "secret"),
-            text_member(registration, "method"),
-            text_member(registration, "redirect_uri"),
-            seconds_of(registration, "expires_at"),
-        ),
-        tokens=Tokens(
-            access, kind, seconds_of(tokens, "expires_at"), text_member(tokens, "refresh"), text_member(tokens, "scope")
-        ),
-        requested=text_member(value, "requested"),
-        dpop_key=text_member(value, "dpop_key"),
-    )
-
-
-def members_of(value: Mapping[str, JsonValue], name: str) -> JsonObject:
-    found = value.get(name)
-    if not isinstance(found, dict):
-        raise TypeError(f"{name} is not an object")
-    return found
-
-
-def required(value: JsonObject, name: str) -> str:
-    found = text_member(value, name)
-    if found is None:
-        raise TypeError(f"{name} is missing")
-    return found
-
-
-def seconds_of(value: JsonObject, name: str) -> float | None:
-    found = value.get(name)
-    if found is None:
-        return None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        raise TypeError(f"{name} is not a time")
-    return float(found)
+        value: object = json.loads(data)
+        if isinstance(value, dict) and value.get("version") == VERSION:
+            login = _ADAPTER.validate_json(json.dumps(value.get("login")), strict=True)
+            if login.tokens.kind in (BEARER, DPOP) and TOKEN.fullmatch(login.tokens.access):
+                return login
+    # Of pydantic, whose text has the values, or because it is nested too deeply.
+    except (ValueError, RecursionError):
+        pass
+    text = f"{where} is malformed, or of another version of trio_mcp: delete it and log in again"
+    raise AuthorizationError(text, kind=Kind.STORE)
 
 
 def login_required(url: str, why: str = "log in first", options: str = "") -> AuthorizationError:
