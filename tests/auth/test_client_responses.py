@@ -19,7 +19,8 @@ from trio_mcp.auth import (
     WorkloadIdentity,
 )
 from trio_mcp.auth.addresses import Reach
-from trio_mcp.auth.client.authorizer import LOGIN_SECONDS, Action, Tries, next_action
+from trio_mcp.auth.challenges import Challenge
+from trio_mcp.auth.client.authorizer import LOGIN_SECONDS, Action, Authorizer, Tries, next_action
 from trio_mcp.auth.client.grants import Tokens
 from trio_mcp.auth.client.logins import log_in, log_out
 from trio_mcp.auth.client.options import open_system_browser
@@ -488,3 +489,31 @@ async def test_a_redirect_of_a_token_request_is_not_followed(world: World, statu
         await log_in(world.settings(), URL)
     assert caught.value.kind is Kind.TOKEN
     assert len(world.forms) == 1
+
+
+async def test_who_gets_the_lock_second_adopts_the_tokens_of_the_first(world: World, autojump_clock: object) -> None:
+    store = MemoryTokens()
+    login = await log_in(world.settings(store=store), URL)
+    world.seconds = 1.0
+    renewed: list[bool] = []
+    settings = OAuth(interactive=False, store=store)
+    async with settings.open(URL) as first, settings.open(URL) as second:
+        async with trio.open_nursery() as nursery:
+            for authorizer in (first, second):
+
+                async def refresh(authorizer: Authorizer = authorizer) -> None:
+                    renewed.append(await authorizer.refresh(login.tokens))
+
+                nursery.start_soon(refresh)
+        assert [await each.tokens() for each in (first, second)] == [(await store.read(URL)).tokens] * 2
+    assert renewed == [True, True]
+    assert [form["grant_type"] for form in world.forms].count("refresh_token") == 1
+
+
+async def test_a_login_that_another_client_has_finished_meanwhile_is_adopted(world: World) -> None:
+    store = MemoryTokens()
+    async with world.settings(store=store).open(URL) as authorizer:
+        await log_in(world.settings(store=store), URL)
+        login = await authorizer.log_in(Challenge("bearer", {}), None)
+    assert login.tokens.access == "access-1"
+    assert len(world.pages) == 1
