@@ -536,7 +536,10 @@ async def test_the_first_of_a_cancel_and_a_failing_sibling_is_the_reason_for_goo
 
 
 async def test_an_actor_whose_time_is_up_is_the_reason_of_its_branches(autojump_clock: MockClock) -> None:
-    lane = Lane(Actor("actor-1", None, trio.current_time() + 3))
+    actor = Actor("actor-1", None, trio.current_time() + 3)
+    # As `Supervisor.start` does.
+    actor.scope.deadline = actor.deadline
+    lane = Lane(actor)
     seen: list[CancelReason | None] = []
     with lane.actor.scope:
         await run_branch(lane, lambda child: unwinds(child, seen, 9), timeout=4)

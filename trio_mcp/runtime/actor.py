@@ -162,7 +162,7 @@ class Actor:
     """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
     _journal: Journal | None = None
     opened_mailbox: Mailbox | None = None
-    scope: trio.CancelScope = field(init=False)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope, init=False)
     cancel_reason: CancelReason | None = None
     cancelled_at: float = math.inf
     """When `cancel_reason` was set, on Trio's clock (seconds)."""
@@ -176,6 +176,8 @@ class Actor:
     was_admitted: bool = False
     """It goes on with what an earlier actor began, and waits for a place that it lacks, as a parked one does."""
     account: Account | None = None
+    numbered: int = 0
+    """How many questions its owner has numbered."""
     """What it draws from the memory budget; closed at its end."""
     on_quiescent: Callable[[], None] | None = None
     """Called whenever the last busy lane stops being busy."""
@@ -193,9 +195,6 @@ class Actor:
     """When it was started, on Trio's clock (seconds)."""
     lanes: dict[Lane, trio.lowlevel.Task | None] | None = None
     """The lanes below the body that run now, oldest first, and their tasks, once they have run; None before the first."""
-
-    def __post_init__(self) -> None:
-        self.scope = trio.CancelScope(deadline=self.deadline)
 
     @property
     def mailbox(self) -> Mailbox:

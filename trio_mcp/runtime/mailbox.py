@@ -37,8 +37,6 @@ class Mailbox:
 
     limit: int = 1024
     """The most open slots."""
-    numbered: int = 0
-    """How many questions its owner has numbered."""
     _slots: dict[str, Slot[object]] = field(default_factory=dict)
     _closed: Exception | None = None
 

@@ -157,6 +157,7 @@ class Supervisor:
             raise
         name = f"{label}-{next(self._serial)}"
         actor = Actor(name, principal, deadline, journal)
+        actor.scope.deadline = deadline
         actor.caller = caller
         actor.account = account
         actor.started_at = self._now()

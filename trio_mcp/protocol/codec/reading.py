@@ -60,7 +60,6 @@ from ..revisions import (
     TaskStyle,
     unsupported_version,
 )
-from ..strict_json import dumps
 from .downlevel import LATE_MEMBERS
 from .models import Dropped, validated
 from .tasks import TASK, TASK_READERS, TaskWriter, read_created_task, read_members, says_task, without, without_tasks
@@ -434,7 +433,8 @@ _NO_META: Final = Encoded(b"{}")
 
 
 def encoded_meta(meta: JsonObject) -> Encoded:
-    return Encoded(dumps(meta)) if meta else _NO_META
+    # It was parsed, so it has nothing that JSON cannot say.
+    return Encoded(to_json(meta)) if meta else _NO_META
 
 
 def _log_level(value: object) -> LoggingLevel | None:

@@ -366,9 +366,8 @@ def next_elicit_number(call: Call, lane: Lane) -> int:
     if call.memory is not None:
         # Recorded, because sibling branches run in any order: in a replay another one may ask first.
         return call.memory.question_number(lane.coming_key)
-    mailbox = call.actor.mailbox
-    mailbox.numbered += 1
-    return mailbox.numbered
+    call.actor.numbered += 1
+    return call.actor.numbered
 
 
 def elicit_id(call: Call, number: int) -> str:

@@ -209,14 +209,12 @@ class Call(ABC, Generic[OriginT_co]):
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Report progress, if the request asked for it. A value that is not finite or does not rise is dropped (L-PRG-1b)."""
         reports, token = self._opened_reports(), self.facts.terms.progress_token
-        accepted = reports.accept(self._plan.target, progress)
-        if accepted and token is not None and self.is_answering and not self.is_replaying:
-            reports.total, reports.message = total, message
-            value = reports.value_to_send(progress)
-            if value is not None:
-                params = ProgressNotificationParams(progress_token=token, progress=value, total=total, message=message)
-                await self.notify(PROGRESS, params)
-                return
+        is_wanted = token is not None and self.is_answering and not self.is_replaying
+        value = reports.report(self._plan.target, progress, total, message, is_wanted=is_wanted)
+        if token is not None and value is not None:
+            params = ProgressNotificationParams(progress_token=token, progress=value, total=total, message=message)
+            await self.notify(PROGRESS, params)
+            return
         # A checkpoint also when nothing is sent: it may be the only one that a tool has.
         await trio.lowlevel.checkpoint()
 
@@ -391,7 +389,7 @@ class Call(ABC, Generic[OriginT_co]):
         # Before any reply goes out: a task that the reply wakes must find the call in its new state.
         self.target, self._copies = None, {}
         self.is_answering = False
-        if self._reports is not None:
+        if self._reports is not None and self._reports.heartbeat is not None:
             self._reports.end_heartbeat()
         if self.legs is not None:
             self.legs.end(outcome)

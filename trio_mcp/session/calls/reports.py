@@ -29,7 +29,7 @@ DROPPED = "%s: progress must rise, so this report was dropped: %s came after %s"
 class ProgressReports:
     """The progress that one call has reported."""
 
-    __slots__ = ("_heartbeat", "_last", "_records", "_sent", "_shared", "_told_before", "message", "sent_at", "total")
+    __slots__ = ("_last", "_records", "_sent", "_shared", "_told_before", "heartbeat", "message", "sent_at", "total")
 
     def __init__(self, shared: RepeatedRecords) -> None:
         self._shared = shared
@@ -45,7 +45,8 @@ class ProgressReports:
         self._told_before = -math.inf
         """The last value that an earlier run of the call sent; what a replay reports up to there is not news."""
         self._records: RepeatedRecords | None = None
-        self._heartbeat: trio.CancelScope | None = None
+        self.heartbeat: trio.CancelScope | None = None
+        """That of the open leg, if it has one; see `end_heartbeat`."""
 
     def accept(self, target: str, value: float) -> bool:
         """Return whether a value of the author is finite and more than the last one; log the first one that is not.
@@ -63,8 +64,17 @@ class ProgressReports:
         """Send only what is above this value, which an earlier run of the call has sent."""
         self._told_before = self._sent = value
 
-    def value_to_send(self, value: float) -> float | None:
-        """Return an accepted value, or the next float above the last heartbeat if that is more; None if there is none."""
+    def report(
+        self, target: str, value: float, total: float | None, message: str | None, *, is_wanted: bool
+    ) -> float | None:
+        """Accept a report of the author, and return the value that is sent for it; None if nothing is sent.
+
+        Args:
+            is_wanted: whether it is sent, if it is news: as it is, or as the next float above the last heartbeat if that is more.
+        """
+        if not self.accept(target, value) or not is_wanted:
+            return None
+        self.total, self.message = total, message
         if value <= self._told_before:
             return None
         return self._send(value if value > self._sent else next_float(self._sent))
@@ -83,15 +93,15 @@ class ProgressReports:
     def begin_heartbeat(self) -> trio.CancelScope:
         """Return the scope for the heartbeat of a leg that begins now."""
         self.sent_at = trio.current_time()
-        self._heartbeat = trio.CancelScope()
-        return self._heartbeat
+        self.heartbeat = trio.CancelScope()
+        return self.heartbeat
 
     def end_heartbeat(self) -> None:
         """End the heartbeat, if there is one, because the leg has ended."""
-        if self._heartbeat is not None:
+        if self.heartbeat is not None:
             # Not `cancel()`, which would keep the frames of its callers, and with them the result, until the task runs.
-            self._heartbeat.deadline = -math.inf
-            self._heartbeat = None
+            self.heartbeat.deadline = -math.inf
+            self.heartbeat = None
 
     def close(self) -> None:
         """Log how many reports were only counted; the call is over."""
