@@ -36,6 +36,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         peer: the other end; a transport that knows more of it sets it before the channel is served.
         in_process: whether the peer is in the same process, so that nothing needs to be hidden from it.
         one_client: whether the process serves this peer only, and ends when it leaves, as on stdio.
+        drain: seconds that requests which came before the end of the channel have to end, and be answered. 0 cancels them.
         account: set by the session while it serves the channel. What the channel holds of a message that has not arrived
             completely draws from it, if that may be large. None counts nothing.
         raised: takes the exceptions of the server's functions, for a client at the other end that raises them; None without one.
@@ -46,6 +47,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     peer: Peer = ANONYMOUS
     in_process: bool = False
     one_client: bool = False
+    drain: float = 0.0
     account: Account | None = None
     raised: RaisedErrors | None = None
 

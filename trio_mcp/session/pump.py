@@ -24,6 +24,8 @@ BROKEN: Final = "the connection broke: %s"
 async def serve_channel(service: Service, channel: AnyChannel) -> None:
     """Serve one client until its channel ends; its calls are cancelled then and have `CLEAN_UP` seconds to unwind.
 
+    A channel may ask that they be answered first, if they end soon (`MessageChannel.drain`).
+
     If the channel calls `on_stop`, the service is drained, and running calls are answered before this returns.
     """
     channel = as_message_channel(channel)
@@ -46,6 +48,9 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
         try:
             with reading, over:
                 await read_all(channel, take, outbox, service.turn)
+                # No more requests come, and what came is answered if its peer still reads.
+                with trio.move_on_after(channel.drain):
+                    await session.drain()
             if reading.cancelled_caught:
                 await service.drain(0, CLEAN_UP)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -289,6 +289,13 @@ class ServerSession:
         """Whether a request of the client has no reply yet."""
         return self.requests.count > 0
 
+    async def drain(self) -> None:
+        """End the streams of changes, and wait until every other request was answered or given up."""
+        for target in list(self.requests):
+            if target.work is not None and target.work.method == LISTEN_METHOD:
+                withdraw(target, CancelReason.DISCONNECT)
+        await self.requests.wait_none_left()
+
     @property
     def working(self) -> bool:
         """Whether a request of the client, other than `subscriptions/listen`, has no reply yet."""

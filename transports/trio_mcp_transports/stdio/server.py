@@ -6,7 +6,8 @@ fd 1, a child that reads fd 0. So the two descriptors are moved away to private,
 
 | what happens                               | what the server does                     | exit status |
 |--------------------------------------------|------------------------------------------|-------------|
-| end of stdin                               | the session ends; nothing more is read   | 0           |
+| end of stdin                               | calls that end within `drain` seconds    | 0           |
+|                                            | are answered, and the session ends       |             |
 | SIGTERM, SIGHUP (unless ignored)           | calls are cancelled and answered         | 0           |
 | SIGINT (unless ignored)                    | calls are cancelled and answered         | 130         |
 | the parent process is gone                 | everything is cancelled, within 5 s      | 0           |
@@ -39,6 +40,7 @@ from typing import Final, TextIO
 
 import trio
 
+from trio_mcp.base.checks import check_seconds
 from trio_mcp.base.logs import OwnText, peer_logger
 from trio_mcp.base.values import one_line
 from trio_mcp.session.calls.services import ONE_CLIENT
@@ -152,6 +154,7 @@ logger = peer_logger("trio_mcp.stdio")
 
 # A session takes 2 s at most to clean up.
 SHUTDOWN_GRACE: Final = 3.0
+DRAIN: Final = 1.0
 HARD_END_STATUS: Final = 1
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -163,6 +166,7 @@ async def serve(
     max_values: int = MAX_VALUES,
     write_deadline: float = WRITE_DEADLINE,
     shutdown_grace: float = SHUTDOWN_GRACE,
+    drain: float = DRAIN,
 ) -> None:
     """Serve one client over stdin and stdout; return after the end of stdin, a SIGTERM, a SIGHUP or the parent's death.
 
@@ -175,10 +179,13 @@ async def serve(
         write_deadline: seconds that one write may take; then the channel is broken, because the client does not read.
         shutdown_grace: seconds for clean-up before the process ends; if it takes longer, the process exits with status 1. The
             end of the server's lifespan has its `lifespan_seconds` more.
+        drain: seconds that requests have after the end of stdin to end, and be answered; then they are cancelled. There are none if
+            stdout is closed or the parent is gone.
 
     Raises:
         SystemExit: with code 130, after SIGINT.
     """
+    check_seconds("drain", drain)
     # Before anything is answered: a parent that has its answer may be gone the moment after, and its successor would
     # look like the parent.
     parent = os.getppid()
@@ -197,7 +204,8 @@ async def serve(
             noticed_in_thread(numbers, ending.limit_clean_up),
             watched_client(wire_in, parent=parent, grace=shutdown_grace, hard_end=hard_end, on_orphaned=orphaned),
         ):
-            channel.on_end = ending.limit_clean_up
+            channel.drain = drain
+            channel.on_end = partial(ending.on_end, channel, wire_out, parent)
             ending.channel = channel
             with ending.scope:
                 await server.serve_channel(channel)
@@ -295,12 +303,25 @@ class _Shutdown:
         """From now on what is left may take the grace, and no longer: a tool may ignore its cancellation."""
         self._hard_end.arm(self._grace)
 
+    def on_end(self, channel: LineChannel, stdout: int, parent: int) -> None:
+        """stdin has ended, or stdout is not read any more; perhaps both."""
+        if os.getppid() != parent or is_unread(stdout):
+            channel.drain = 0.0
+        self._hard_end.arm(self._grace + channel.drain)
+
     def _stop(self, reason: str) -> None:
         """Let the server come to an end in order, if it can."""
         if self.channel is None or self.channel.on_stop is None:
             self.scope.cancel(reason)
         else:
             self.channel.on_stop()
+
+
+def is_unread(fd: int) -> bool:
+    """Return whether nothing can read what is written to a pipe or a socket any more."""
+    ends = select.poll()
+    ends.register(fd, 0)
+    return bool(ends.poll(0))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 from ...errors import Disconnected
 from ..command import command
 from ..errors import CommandError, Status
-from ..parameters import format_option, header_option, level_option, target_argument
+from ..parameters import Seconds, format_option, header_option, level_option, target_argument
 from ..targets.loading import lifespan_errors, load_python
 from ..targets.target import PythonTarget, read_target
 from ..terminal.output import set_up_logging
@@ -23,7 +23,7 @@ examples:
   trio-mcp run https://mcp.example.com/mcp --header authorization='Bearer ...'
   trio-mcp run mcp.json:shop
 
-The server ends when stdin does, or on SIGTERM or SIGHUP. This is what the configuration of an MCP host starts. A server that is
+The server ends when stdin does, after --drain seconds at most, or on SIGTERM or SIGHUP. This is what the configuration of an MCP host starts. A server that is
 named by a URL, a command or the file of a host is passed on, in both eras: so a host that only starts commands reaches a URL.
 """
 
@@ -36,12 +36,21 @@ named by a URL, a command or the file of a host is passed on, in both eras: so a
 @target_argument
 @click.option("--check-open", is_flag=True, hidden=True)
 @header_option
+@click.option(
+    "--drain",
+    type=Seconds(),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time that requests have to end, and be answered, after the end of stdin.",
+)
 @level_option
 @format_option
 def command_line(
     target: str,
     check_open: bool,
     headers: tuple[tuple[str, str], ...],
+    drain: float,
     log_level: str | None,
     log_format: str | None,
     debug: bool,
@@ -57,10 +66,12 @@ def command_line(
         return int(import_module("..targets.passing", __package__).check(server, dict(headers)))
     if not isinstance(server, PythonTarget):
         # The client is loaded only for this: a host waits for the start of a server.
-        return int(import_module("..targets.passing", __package__).pass_on("stdio", server, dict(headers), {}))
+        return int(
+            import_module("..targets.passing", __package__).pass_on("stdio", server, dict(headers), {"drain": drain})
+        )
     try:
         with lifespan_errors(server.source):
-            load_python(server, tell_errors=debug).run()
+            load_python(server, tell_errors=debug).run("stdio", drain=drain)
     # Of a proxy, whose server has ended or cannot be started.
     except (Disconnected, OSError) as error:
         raise CommandError(f"{server.source}: {error}", Status.UNREACHABLE) from error
