@@ -98,6 +98,9 @@ BOTH = ["admin", "read"]
 SCOPED: list[tuple[str, Json, list[str]]] = [
     ("resources/read", {"uri": "notes://scoped"}, ["admin"]),
     ("resources/read", {"uri": "users://ben"}, ["admin", "read"]),
+    # in other spellings of the same URIs
+    ("resources/read", {"uri": "NOTES://%73coped"}, ["admin"]),
+    ("resources/read", {"uri": "USERS://ben"}, ["admin", "read"]),
     ("prompts/get", {"name": "scoped", "arguments": {"topic": "x"}}, ["admin"]),
     ("completion/complete", completion({"type": "ref/prompt", "name": "scoped"}, "topic"), ["admin"]),
     ("completion/complete", completion({"type": "ref/resource", "uri": "users://{name}"}, "name"), ["admin", "read"]),
@@ -105,6 +108,8 @@ SCOPED: list[tuple[str, Json, list[str]]] = [
 HIDDEN: list[tuple[str, Json]] = [
     ("resources/read", {"uri": "notes://hidden"}),
     ("resources/read", {"uri": "secrets://x"}),
+    ("resources/read", {"uri": "NOTES://%68idden"}),
+    ("resources/read", {"uri": "SECRETS://x"}),
     ("prompts/get", {"name": "hidden", "arguments": {"topic": "x"}}),
     ("completion/complete", completion({"type": "ref/prompt", "name": "hidden"}, "topic")),
     ("completion/complete", completion({"type": "ref/resource", "uri": "secrets://{name}"}, "name")),

@@ -179,8 +179,8 @@ async def serve(
         write_deadline: seconds that one write may take; then the channel is broken, because the client does not read.
         shutdown_grace: seconds for clean-up before the process ends; if it takes longer, the process exits with status 1. The
             end of the server's lifespan has its `lifespan_seconds` more.
-        drain: seconds that requests have after the end of stdin to end, and be answered; then they are cancelled. There are none if
-            stdout is closed or the parent is gone.
+        drain: seconds that requests have after the end of stdin to end, and be answered; then they are cancelled. There are none
+            if stdout is closed or the parent is gone.
 
     Raises:
         SystemExit: with code 130, after SIGINT.
