@@ -24,8 +24,8 @@ examples:
   trio-mcp run mcp.json:shop
 
 The server ends when stdin does, after --drain seconds at most, or on SIGTERM or SIGHUP. This is what the configuration of an MCP
-host starts. A server that is named by a URL, a command or the file of a host is passed on, in both eras: so a host that only starts
-commands reaches a URL.
+host starts. A server that is named by a URL, a command or the file of a host is passed on, in both eras: so a host that only
+starts commands reaches a URL.
 """
 
 
