@@ -1,6 +1,8 @@
 """The server that the benchmark drives: `bench_server.py stdio`, `bench_server.py http PORT`, or `bench_server.py ws PORT`.
 
 BENCH_TOOLS=n adds n more tools, so that the list of tools is long. With BENCH_KEYS, a JWK set, callers need a token.
+BENCH_HTTP=authenticate, access_log or trusted_proxies sets an option of HTTP, and BENCH_TLS=FILE serves with the certificate and the
+key in it.
 """
 
 from __future__ import annotations
@@ -8,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from trio_mcp import Context, HttpOptions, Server, ServiceOptions
+from trio_mcp import Context, HttpOptions, Server, ServiceOptions, Tls, configure_logging
 from trio_mcp.auth import jwt
 
 keys = os.environ.get("BENCH_KEYS")
@@ -70,9 +73,29 @@ def add_extra(number: int) -> None:
 for extra_number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
     add_extra(extra_number)
 
+
+async def authenticate(headers: Mapping[str, str]) -> str | None:
+    return "bench" if headers.get("authorization") == "Bearer bench" else None
+
+
+def serve_http(port: int) -> None:
+    option, certificate = os.environ.get("BENCH_HTTP"), os.environ.get("BENCH_TLS")
+    tls = None if certificate is None else Tls(certificate)
+    if option == "authenticate":
+        server.run("http", port=port, tls=tls, authenticate=authenticate)
+    elif option == "access_log":
+        # Formatted as it would be for a file, and thrown away.
+        configure_logging("info", stream=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        server.run("http", port=port, tls=tls, access_log=True)
+    elif option == "trusted_proxies":
+        server.run("http", port=port, tls=tls, trusted_proxies=["127.0.0.1"])
+    else:
+        server.run("http", port=port, tls=tls)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["http"]:
-        server.run("http", port=int(sys.argv[2]))
+        serve_http(int(sys.argv[2]))
     elif sys.argv[1:2] == ["ws"]:
         server.run("websocket", port=int(sys.argv[2]))
     else:

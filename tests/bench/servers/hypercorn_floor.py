@@ -2,12 +2,14 @@
 
 `plain` is hypercorn's Trio worker as it is, over HTTP and WebSocket. `lean` leaves out what an HTTP request does not need:
 httptools parses instead of h11, no task and no lock is made for a request, a write is not shielded, and the head of a response
-leaves with its body. There is no pipelining, and no guard against anything.
+leaves with its body. There is no pipelining, and no guard against anything. BENCH_TLS=FILE serves with the certificate and the key
+in it, as HTTP/1.1.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import sys
 from typing import Any
 
@@ -165,7 +167,9 @@ def main(kind: str, port: int) -> None:
     config.bind = [f"127.0.0.1:{port}"]
     config.keep_alive_max_requests = 10**9
     config.loglevel = "WARNING"
+    config.alpn_protocols = ["http/1.1"]
     config.backlog = 4096
+    config.certfile = config.keyfile = os.environ.get("BENCH_TLS")
     application: Any = app
     trio.run(serve, application, config)
 

@@ -175,11 +175,13 @@ class AuthorizedRequest(NamedTuple):
 
     Attributes:
         expiry: of the credentials of an open connection; None without authentication.
+        is_usual: a head like that of this request has passed all checks of a POST (`PostChecks`).
     """
 
     request: Request
     peer: Peer
     expiry: Expiry | None = None
+    is_usual: bool = False
 
 
 def check_room(account: Account, size: int, peak: int = 0) -> None:

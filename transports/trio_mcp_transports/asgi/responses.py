@@ -50,7 +50,7 @@ class KnownResponse(Response):
     def __init__(
         self, status: int, body: bytes = b"", headers: Headers = (), content_type: bytes | None = JSON
     ) -> None:
-        super().__init__(headers)
+        self.headers = headers
         self.status = status
         self.body = body
         self.content_type = content_type
@@ -91,7 +91,7 @@ class StreamPart(NamedTuple):
     is_last: bool
 
 
-class OpenResponse(Response, ABC):
+class OpenResponse(Response):
     """The response to a request whose call may still run. Who sends it `watch`es it, again and again:
 
         there is something to send, at first          `take_known`; if that has nothing, as below
@@ -99,6 +99,8 @@ class OpenResponse(Response, ABC):
         nothing is to be sent for `max_silence`       `take_filler`, sent as a part
         they have nothing: it has to be waited for    `wait_part`, sent as a part
         its client leaves                             `lose`; not while `wait_part` is awaited
+
+    It is no abstract class: what kind a response is, is asked for each, and would cost more.
 
     Attributes:
         expiry: awaited while it is open; then `end_response` is called. None if it ends by itself.
@@ -111,55 +113,55 @@ class OpenResponse(Response, ABC):
         self.expiry: Expiry | None = None
 
     @property
-    @abstractmethod
     def max_silence(self) -> float:
         """Seconds without anything to send after which a filler is due."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def is_ready(self) -> bool:
         """Whether there is something to send, or nothing follows."""
+        raise NotImplementedError
 
-    @abstractmethod
     def watch(self, on_ready: Callable[[], None]) -> bool:
         """Call `on_ready` when there is something to send, once or more often; return False, and do not, if there is already."""
+        raise NotImplementedError
 
-    @abstractmethod
     def stop_watching(self) -> None:
         """Undo `watch`."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def is_complete(self) -> bool:
         """Whether nothing follows what is to be sent now."""
+        raise NotImplementedError
 
-    @abstractmethod
     def take_known(self) -> KnownResponse | None:
         """Return the whole response; None if it is none, or none yet."""
+        raise NotImplementedError
 
-    @abstractmethod
     def take_part(self) -> StreamPart | None:
         """Return what is to be sent now of a stream; None, and nothing is taken, if it has to be waited for."""
+        raise NotImplementedError
 
-    @abstractmethod
     def take_filler(self) -> StreamPart | None:
         """Return what is to be sent after a silence; None, and nothing is taken, if it has to be waited for."""
+        raise NotImplementedError
 
-    @abstractmethod
     async def wait_part(self) -> StreamPart:
         """Return what is to be sent now of a stream. After a cancel, nothing but `lose` may be called."""
+        raise NotImplementedError
 
-    @abstractmethod
     def end_response(self) -> None:
         """End the response after what is being sent of it."""
+        raise NotImplementedError
 
-    @abstractmethod
     def finish(self) -> None:
         """Note that all of it has been sent."""
+        raise NotImplementedError
 
-    @abstractmethod
     def lose(self) -> None:
         """Note that the client has gone."""
+        raise NotImplementedError
 
 
 class Binary(NamedTuple):

@@ -98,6 +98,7 @@ class Connection:
         finally:
             # Before the nursery ends: what a call says after that has no place to go.
             http.lose()
+            self._writer.end()
         # A write that is still stalled ends here: it fails once the stream is closed.
         await close_stream(self._stream)
 

@@ -25,18 +25,21 @@ from hypercorn.typing import HTTPResponseStartEvent, ResponseSummary, WWWScope
 from trio_mcp.runtime import Account
 
 from ..asgi.access import Headers
+from ..asgi.access_log import AccessRecord
 from ..asgi.authentication import log_failures
 from ..asgi.exchange import expire
 from ..asgi.requests import NO_BODY, Body, Request
 from ..asgi.responses import HttpApp, KnownResponse, OpenResponse, Response, Upgrade
 from .body import CLOSE, ChunkedBody, SentBody
 from .connections import ConnectionFacts
-from .open_request import OpenRequest
+from .open_request import OpenRequest, ResponseNote
 from .request_head import MAX_HEAD, RequestHead, check_request, head_of, read_head, resolve_target
 from .response import CONTINUE, Writer, head_bytes, whole_response
 from .websocket import Handshake, WebSocketExchange
 
 REFUSED: Final = "a request that is not valid HTTP was answered with %d; it came from %s"
+
+SENT: Final = (KnownResponse, OpenResponse)
 
 T = TypeVar("T")
 
@@ -155,21 +158,20 @@ class Http1:
 
     async def receive(self, data: bytes) -> None:
         """Handle what was stored, and received bytes, up to the first request that is not answered at once."""
+        while not self.paused:
+            if self._ahead:
+                data, self._ahead = bytes(self._ahead) + data, bytearray()
+            if self._discards:
+                data = self._without_discarded(data)
+            if not data:
+                return
+            head = None if self._parser is not None else read_head(data, self._max_head)
+            await (self._parse(data) if head is None else self._begin(head, data))
+            data = b""
         self._ahead += data
-        while self._ahead and not self.paused:
-            data, self._ahead = bytes(self._ahead), bytearray()
-            data = self._without_discarded(data)
-            head = read_head(data, self._max_head) if data and self._parser is None else None
-            if head is not None:
-                self._ahead += data[head.end :]
-                await self._begin(head)
-            elif data:
-                await self._parse(data)
 
     def _without_discarded(self, data: bytes) -> bytes:
         """Return what is behind the body of a request that was answered before it came."""
-        if not self._discards:
-            return data
         size = min(self._discards, len(data))
         self._discards -= size
         if not self._discards:
@@ -203,42 +205,44 @@ class Http1:
             return
         head = head_of(event, is_upgrade=is_websocket)
         if head.length is None:
-            await self._begin(head, ChunkedBody(self, head, parser))
+            await self._begin(head, b"", ChunkedBody(self, head, parser))
         else:
-            self._ahead += parser.trailing_data[0]
-            await self._begin(head)
+            await self._begin(head, parser.trailing_data[0])
 
-    async def _begin(self, head: RequestHead, body: SentBody | None = None) -> None:
-        """Begin a request, let the application answer it, and begin the response."""
+    async def _begin(self, head: RequestHead, data: bytes, body: SentBody | None = None) -> None:
+        """Begin a request, let the application answer it, and begin the response.
+
+        Args:
+            data: what has come, with the body where the head says.
+            body: if it is sent in chunks.
+        """
         self._owner.set_idle(False)
         self.paused = True
         self._requests += 1
-        whole = self._take_body(head.length) if body is None else None
-        if whole is None and body is None:
-            body = SentBody(self, head)
+        whole = NO_BODY if body is None else None
+        if head.length:
+            end = head.end + head.length
+            whole = Body(data[head.end : end]) if len(data) >= end else None
+            body = None if whole is not None else SentBody(self, head)
+            self._ahead += data[end if whole is not None else head.end :]
+        elif len(data) > head.end:
+            self._ahead += data[head.end :]
         exchange = self._exchange = OpenRequest(self, head, body)
-        request = self._request_of(head, body or (Body(whole) if whole else NO_BODY))
-        await self.facts.context.mark_request()
-        if not self._is_for_this_host(request):
+        request = self._request_of(head, whole or body or NO_BODY)
+        if self.facts.context.max_requests is not None:
+            await self.facts.context.mark_request()
+        if self.facts.config.server_names and not self._is_for_this_host(request):
             exchange.begin(KnownResponse(404, headers=[CLOSE]))
         elif head.is_upgrade:
             await self._upgrade(exchange, request, is_newest=head.takes_chunks)
         else:
             response = await self._answered(exchange, request)
             # Nothing of the request is kept while its response is open.
-            del request, body, whole, head
-            if isinstance(response, KnownResponse | OpenResponse):
+            del request, body, whole, head, data
+            if isinstance(response, SENT):
                 exchange.begin(response)
             elif response is not None:
                 exchange.fail()
-
-    def _take_body(self, length: int | None) -> bytes | None:
-        """Return the body if it has come whole."""
-        if length is None or len(self._ahead) < length:
-            return None
-        whole = bytes(self._ahead[:length])
-        del self._ahead[:length]
-        return whole
 
     def _request_of(self, head: RequestHead, body: Body) -> Request:
         """Return a request as the application gets it."""
@@ -262,21 +266,30 @@ class Http1:
         return request
 
     def _is_for_this_host(self, request: Request) -> bool:
-        names = self.facts.config.server_names
-        return not names or (request.header("host") or "") in names
+        return (request.header("host") or "") in self.facts.config.server_names
 
     async def _answered(self, exchange: OpenRequest, request: Request) -> Response | None:
         """Return the response of the application, or None if it failed: then the request is answered."""
         response: Response | None = None
         try:
+            response = await waited(self._app.respond(request), self._owner.settle_deadline)
+        except BaseException:
+            # As any other application that fails.
             with log_failures("the ASGI app failed in a http exchange", self.facts.connections.records):
-                response = await waited(self._app.respond(request), self._owner.settle_deadline)
+                raise
         finally:
-            exchange.keep_record(request.record)
+            if request.record is not None or self._logged is not None:
+                self._note(exchange, request.record)
             # Also if the connection is cut.
             if response is None and not exchange.is_lost:
                 exchange.fail()
         return response
+
+    def _note(self, exchange: OpenRequest, record: AccessRecord | None) -> None:
+        """Have the response noted in the access logs, or that there is none."""
+        exchange.note = ResponseNote(record, self.log_response)
+        if exchange.is_lost:
+            exchange.note.end(is_complete=False)
 
     async def _watch(self, work: Coroutine[Any, Any, T], scope: trio.CancelScope) -> T:
         """See `Watch`. The client is watched by a task of its own, which is started if `work` has to wait."""
@@ -313,21 +326,23 @@ class Http1:
         request.websocket = handshake.subprotocols
         response = await self._answered(exchange, request)
         if isinstance(response, Upgrade):
-            self._accept(exchange, handshake, response)
+            self._accept(exchange, handshake, response, request.record)
         elif isinstance(response, KnownResponse):
             response.add_headers([] if CLOSE in response.headers else [CLOSE])
             exchange.begin(response)
         elif response is not None:
             exchange.fail()
 
-    def _accept(self, exchange: OpenRequest, handshake: Handshake, upgrade: Upgrade) -> None:
+    def _accept(
+        self, exchange: OpenRequest, handshake: Handshake, upgrade: Upgrade, record: AccessRecord | None
+    ) -> None:
         if self._ahead or exchange.is_lost:
             upgrade.lose()
             self._refuse(400)
             return
         headers = [*handshake.answer(upgrade.subprotocol), *upgrade.headers]
         self.log_response(101, headers)
-        websocket = WebSocketExchange(self, self._owner.receive, upgrade.serve, exchange.record)
+        websocket = WebSocketExchange(self, self._owner.receive, upgrade.serve, record)
         self.websocket, self._exchange = websocket, None
         self.paused = False
         self.writer.write_or_start((head_bytes(101, headers, self.own_head()) + b"\r\n",), websocket.start_pings)

@@ -62,11 +62,36 @@ class RequestOwner(Protocol):
     def log_failure(self, error: Exception) -> None:
         """Log an error that ends the response."""
 
-    def log_response(self, status: int | None, headers: Headers) -> None:
-        """Log a response in the access log of hypercorn; None if there was none."""
-
     def end(self, *, closes: bool) -> None:
         """Go on after the response has been written."""
+
+
+class ResponseNote:
+    """What is noted of a response for the access logs, ours and hypercorn's.
+
+    Args:
+        record: in ours; None without one.
+        log: notes a status, or None, and headers in hypercorn's.
+    """
+
+    __slots__ = ("_is_over", "_log", "_record", "headers", "size", "status")
+
+    def __init__(self, record: AccessRecord | None, log: Callable[[int | None, Headers], None]) -> None:
+        self.status: int | None = None
+        self.headers: Headers = ()
+        self.size = 0
+        self._record = record
+        self._log = log
+        self._is_over = False
+
+    def end(self, *, is_complete: bool) -> None:
+        """Write it. Once: a client may leave while the last of its response is written."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._log(self.status, self.headers)
+        if self._record is not None:
+            self._record.end(self.status, self.size, is_complete=is_complete)
 
 
 class OpenRequest:
@@ -76,29 +101,25 @@ class OpenRequest:
         body: if it has not come whole.
 
     Attributes:
-        record: of the access log; None without one.
+        note: of its response; None without an access log.
         is_lost: its client has gone.
     """
 
     __slots__ = (
         "_body",
         "_expiring",
-        "_headers",
         "_is_gathering",
         "_is_head",
-        "_is_over",
         "_is_waiting",
         "_is_writing",
         "_keeps_alive",
         "_owner",
         "_response",
-        "_size",
-        "_status",
         "_stream",
         "_takes_chunks",
         "_written_at",
         "is_lost",
-        "record",
+        "note",
     )
 
     def __init__(self, owner: RequestOwner, head: RequestHead, body: SentBody | None) -> None:
@@ -107,7 +128,7 @@ class OpenRequest:
         self._is_head = head.method == "HEAD"
         self._keeps_alive = head.keeps_alive
         self._takes_chunks = head.takes_chunks
-        self.record: AccessRecord | None = None
+        self.note: ResponseNote | None = None
         self.is_lost = False
         self._response: OpenResponse | None = None
         """None before it and at its end."""
@@ -119,11 +140,7 @@ class OpenRequest:
         self._is_waiting = False
         """A task waits for a part."""
         self._is_gathering = False
-        self._is_over = False
         self._written_at = -inf
-        self._status: int | None = None
-        self._headers: Headers = ()
-        self._size = 0
 
     @property
     def discards(self) -> int | None:
@@ -131,12 +148,6 @@ class OpenRequest:
         if self._body is None:
             return 0
         return self._body.left if self._body.may_be_discarded else None
-
-    def keep_record(self, record: AccessRecord | None) -> None:
-        """Note the record of the request in the access log, which is written at its end."""
-        self.record = record
-        if record is not None and self._is_over:
-            record.end(None, 0, is_complete=False)
 
     def begin(self, response: KnownResponse | OpenResponse) -> None:
         """Write the response if it is known; else wait for something to write."""
@@ -168,11 +179,12 @@ class OpenRequest:
         # Not while a task waits for a part: it does it then.
         if response is not None and not self._is_waiting:
             response.lose()
-        self._log_end(is_complete=False)
+        self._note_end(is_complete=False)
 
     def fail(self) -> None:
         """Answer 500, and close."""
-        self._status = 500
+        if self.note is not None:
+            self.note.status = 500
         self._owner.writer.write_or_start((RESPONSE_500,), partial(self._end, closes=True))
 
     async def _end_when_expired(self, response: OpenResponse, expiry: Expiry, scope: trio.CancelScope) -> None:
@@ -228,7 +240,8 @@ class OpenRequest:
 
     def _write(self, known: KnownResponse, response: OpenResponse | None) -> None:
         owner = self._owner
-        closes = not self._keeps_alive or owner.is_last or says_close(known.headers) or self.discards is None
+        closes = not self._keeps_alive or owner.is_last or self.discards is None
+        closes = closes or bool(known.headers and says_close(known.headers))
         try:
             pieces = whole_response(known, owner.own_head(), closes=closes, is_head=self._is_head)
         except Exception as error:  # noqa: BLE001
@@ -237,7 +250,8 @@ class OpenRequest:
                 response.lose()
             self.fail()
             return
-        self._status, self._headers, self._size = known.status, known.headers, len(known.body)
+        if self.note is not None:
+            self.note.status, self.note.headers, self.note.size = known.status, known.head, len(known.body)
         owner.writer.write_or_start(pieces, partial(self._end_known, response, closes=closes))
 
     def _end_known(self, response: OpenResponse | None, *, closes: bool) -> None:
@@ -250,19 +264,14 @@ class OpenRequest:
         self._end(closes=closes)
 
     def _end(self, *, closes: bool, is_complete: bool = True) -> None:
-        self._log_end(is_complete=is_complete)
+        self._note_end(is_complete=is_complete)
         self._owner.end(closes=closes)
 
-    def _log_end(self, *, is_complete: bool) -> None:
-        # Once: a client may leave while the last of its response is written.
-        if self._is_over:
-            return
-        self._is_over = True
+    def _note_end(self, *, is_complete: bool) -> None:
         if self._expiring is not None:
             self._expiring.cancel()
-        self._owner.log_response(self._status, self._headers)
-        if self.record is not None:
-            self.record.end(self._status, self._size, is_complete=is_complete)
+        if self.note is not None:
+            self.note.end(is_complete=is_complete)
 
     # The response in parts
 
@@ -305,10 +314,12 @@ class OpenRequest:
             closes = not self._keeps_alive or owner.is_last or (self._body is not None and self._body.left != 0)
             headers = part.headers or ()
             self._stream = StreamWriter(headers, owner.own_head(), closes=closes, takes_chunks=self._takes_chunks)
-            self._status, self._headers = 200, headers
+            if self.note is not None:
+                self.note.status, self.note.headers = 200, headers
         if part.is_last:
             self._response = None
-        self._size += len(part.body)
+        if self.note is not None:
+            self.note.size += len(part.body)
         self._is_writing = True
         pieces = self._stream.framed(part.body, is_last=part.is_last)
         owner.writer.write_or_start(pieces, partial(self._end_part, response, self._stream, is_last=part.is_last))

@@ -52,6 +52,9 @@ class Writer:
 
     __slots__ = (
         "_account",
+        "_handed",
+        "_idle",
+        "_is_ended",
         "_last_send_at",
         "_lock",
         "_nursery",
@@ -84,6 +87,10 @@ class Writer:
         self._sending: set[trio.CancelScope] | None = None
         self._last_send_at = inf
         self._unsent = b""
+        self._handed: list[tuple[Sequence[bytes], Callable[[], None]]] = []
+        self._idle: trio.lowlevel.ParkingLot | None = None
+        """Where the task waits that writes for TLS; None before its first write."""
+        self._is_ended = False
 
     @property
     def is_writing(self) -> bool:
@@ -107,6 +114,9 @@ class Writer:
 
     def write_or_start(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> None:
         """Write all pieces in order, and call `on_written`: at once if the kernel takes them, else in a task."""
+        if self._plain is None:
+            self._hand_on(pieces, on_written)
+            return
         if len(pieces) > 1:
             self._nursery.start_soon(self._write_rest, pieces, on_written)
             return
@@ -116,6 +126,27 @@ class Writer:
             self._nursery.start_soon(self._write_rest, (left,), on_written)
         else:
             on_written()
+
+    def _hand_on(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> None:
+        """Let the task of the connection write that exists for TLS: one for each response would cost as much as its encryption."""
+        self._handed.append((pieces, on_written))
+        if self._idle is None:
+            self._idle = trio.lowlevel.ParkingLot()
+            self._nursery.start_soon(self._write_handed, self._idle)
+        self._idle.unpark()
+
+    async def _write_handed(self, idle: trio.lowlevel.ParkingLot) -> None:
+        while self._handed or not self._is_ended:
+            if self._handed:
+                await self._write_rest(*self._handed.pop(0))
+            else:
+                await idle.park()
+
+    def end(self) -> None:
+        """Let the task end that writes for TLS, when it has written what it was given: the connection is over."""
+        self._is_ended = True
+        if self._idle is not None:
+            self._idle.unpark()
 
     async def _write_rest(self, pieces: Sequence[bytes | memoryview], on_written: Callable[[], None]) -> None:
         try:

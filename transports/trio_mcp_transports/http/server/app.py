@@ -325,15 +325,17 @@ class McpApp(HttpApp):
         """Raise `HttpRejection` unless the sender of a request may call."""
         headers = request.headers
         # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
-        if not self._post_checks.have_passed(headers):
+        is_usual = self._post_checks.have_passed(headers)
+        if not is_usual:
             check_access(headers, self.access)
         authentication = self.authentication
         if authentication is None:
-            return AuthorizedRequest(request, Peer(None, headers, request.connection))
+            return AuthorizedRequest(request, Peer(None, headers, request.connection), None, is_usual)
         peer = await authentication.peer(headers, request.connection, request.watch, request.root)
         if request.record is not None:
             request.record.name_principal(peer.principal)
-        return AuthorizedRequest(request, peer, authentication.expiry(headers, peer, self.limits.recheck_seconds))
+        expiry = authentication.expiry(headers, peer, self.limits.recheck_seconds)
+        return AuthorizedRequest(request, peer, expiry, is_usual)
 
     def _route(self, request: Request) -> Route | HttpRoute | None:
         """Return what serves a request; None if it asks which methods its path has.
@@ -351,7 +353,8 @@ class McpApp(HttpApp):
 
     def _verbs(self, request: Request) -> Mapping[str, Route] | None:
         """Return what serves the methods of the endpoint of a request; None if its path is that of none."""
-        return self._routes.get(request.route) or self._routes.get(request.path)
+        found = self._routes.get(request.path)
+        return self._routes.get(request.route) or found if request.root_path else found
 
     def _methods(self, request: Request) -> Sequence[str]:
         """Return the methods of the path of a request. Raises `HttpRejection` (404) if there is nothing."""
@@ -368,7 +371,8 @@ class McpApp(HttpApp):
 
     async def _post(self, running: AppState, incoming: AuthorizedRequest) -> Response:
         """Read the message of a POST, process it, and return the response."""
-        self._post_checks.check(incoming.peer.headers)
+        if not incoming.is_usual:
+            self._post_checks.check(incoming.peer.headers)
         with running.service.open_account(incoming.peer) as account:
             envelope = await self._reader.read(running.service, incoming, account)
         record, message = incoming.request.record, envelope.message

@@ -39,47 +39,50 @@ class Entrance:
         self.logs = options.access_log
         self._root_path = options.root_path
         self._proxies = TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None
+        self._is_plain = not (self.logs or self._root_path or self._proxies)
 
     async def respond(self, request: Request, serve: Serve) -> Response:
         """Return the response to a request; a refusal is one too. The only way to the application, and back from it."""
-        if self.logs:
-            is_passed_on = self._proxies is not None and self._proxies.trusts(request)
-            request.record = AccessRecord(request.header(ID_HEADER) if is_passed_on else None)
-            token = LOG_CONTEXT.set(LogContext(request.record.id))
-            try:
-                response = await self._respond(request, serve)
-            finally:
-                LOG_CONTEXT.reset(token)
-        else:
-            response = await self._respond(request, serve)
-        response.add_headers(self._headers(request))
+        if self.logs and request.record is None:
+            return await self._respond_logged(request, serve)
+        try:
+            if not self._is_plain:
+                self._restore(request)
+            response = await serve(request)
+        except ProtocolError as error:
+            response = rejection_of(error)
+        headers = self._headers(request)
+        if headers:
+            response.add_headers(headers)
         return response
+
+    async def _respond_logged(self, request: Request, serve: Serve) -> Response:
+        is_passed_on = self._proxies is not None and self._proxies.trusts(request)
+        request.record = AccessRecord(request.header(ID_HEADER) if is_passed_on else None)
+        token = LOG_CONTEXT.set(LogContext(request.record.id))
+        try:
+            return await self.respond(request, serve)
+        finally:
+            LOG_CONTEXT.reset(token)
 
     def _headers(self, request: Request) -> Headers:
         """Return the headers that are added to every response, streams and refusals included."""
         return request.record.headers if self.logs and request.record is not None else ()
 
-    async def _respond(self, request: Request, serve: Serve) -> Response:
-        try:
-            try:
-                self._restore(request)
-            finally:
-                if self.logs and request.record is not None:
-                    request.describe(request.record)
-            return await serve(request)
-        except ProtocolError as error:
-            return rejection_of(error)
-
     def _restore(self, request: Request) -> None:
-        """Make a request what its client sent.
+        """Make a request what its client sent; the access log has it so too.
 
         Raises:
             HttpRejection: 400, what a trusted proxy says of it cannot be read.
         """
-        if self._proxies is not None:
-            self._proxies.restore(request)
-        if self._root_path and not request.root_path:
-            request.root_path = self._root_path
+        try:
+            if self._proxies is not None:
+                self._proxies.restore(request)
+            if self._root_path and not request.root_path:
+                request.root_path = self._root_path
+        finally:
+            if self.logs and request.record is not None:
+                request.describe(request.record)
 
 
 # Reading the message of a request: its body, measured before it is parsed, in the turns of the event loop that it has.
@@ -104,7 +107,9 @@ class MessageReader:
             HttpRejection: 503, the memory budget has no room for it; 403, its sender lacks a scope; and what `read_body` raises.
         """
         limits, peer, turn = self._limits, incoming.peer, service.turn
-        body = await read_body(incoming.request, limits.body, limits.body_seconds, account)
+        body = incoming.request.body.whole
+        if body is None or len(body) > limits.body:
+            body = await read_body(incoming.request, limits.body, limits.body_seconds, account)
         # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
         try:
             measured = measure(body, self._json_limits)

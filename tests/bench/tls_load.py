@@ -1,0 +1,93 @@
+"""The load generator for TLS, which the one in C does not speak: `tls_load.py OPTIONS`, in Python.
+
+Each connection has one call at a time. What it costs the server is counted for the whole process, so that this program may take
+its time. `--tls 0` does the same without TLS, for a comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import socket
+import ssl
+import sys
+import time
+from pathlib import Path
+
+LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+NUMBER = b"#########"
+FIRST_NUMBER = 100_000_000
+
+
+class Connection:
+    """One connection, with the bytes of its request."""
+
+    def __init__(self, port: int, request: bytes, context: ssl.SSLContext | None) -> None:
+        sock = socket.create_connection(("127.0.0.1", port))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock if context is None else context.wrap_socket(sock, server_hostname="localhost")
+        self._request = request
+        self._number = FIRST_NUMBER
+
+    def send(self) -> None:
+        self._number += 1
+        self._sock.sendall(self._request.replace(NUMBER, b"%d" % self._number))
+
+    def answer(self) -> bytes:
+        """Receive a response with a Content-Length."""
+        said = b""
+        while True:
+            head, found, body = said.partition(b"\r\n\r\n")
+            length = LENGTH.search(head) if found else None
+            if length is not None and len(body) >= int(length[1]):
+                return said
+            data = self._sock.recv(65536)
+            if not data:
+                raise EOFError(said)
+            said += data
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of all threads of a process."""
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in files) / 1e9
+
+
+def request_of(text: str, session: str) -> bytes:
+    """Return a request as it is sent."""
+    head, _, body = text.replace("@SID@", session).partition("\n\n")
+    lines = [*head.split("\n"), f"Content-Length: {len(body)}", "", body]
+    return "\r\n".join(lines).encode()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("port", "conns", "pid", "tls"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    for name in ("duration", "warmup"):
+        parser.add_argument(f"--{name}", type=float, required=True)
+    parser.add_argument("--expect", required=True)
+    parser.add_argument("--req", type=Path, required=True)
+    parser.add_argument("--sids", type=Path)
+    options = parser.parse_args([argument for argument in sys.argv[1:] if argument != "calls"])
+    context = ssl._create_unverified_context() if options.tls else None  # noqa: S323, SLF001  it is our own server
+    sessions = options.sids.read_text().split() if options.sids else [""] * options.conns
+    text = options.req.read_text()
+    connections = [Connection(options.port, request_of(text, session), context) for session in sessions]
+    calls = errors = 0
+    before, measured_from = 0.0, time.monotonic() + options.warmup
+    while time.monotonic() < measured_from + options.duration:
+        if not before and time.monotonic() >= measured_from:
+            before, calls = cpu_seconds(options.pid), 0
+        for connection in connections:
+            connection.send()
+        for connection in connections:
+            errors += options.expect.encode() not in connection.answer()
+            calls += 1
+    used = cpu_seconds(options.pid) - before
+    print(json.dumps({"calls": calls, "errors": errors, "cpu_us": used * 1e6 / max(calls, 1), "first_ms": 0.0}))
+
+
+if __name__ == "__main__":
+    main()
