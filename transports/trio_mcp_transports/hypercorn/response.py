@@ -128,7 +128,7 @@ class Writer:
             on_written()
 
     def _hand_on(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> None:
-        """Let the task of the connection write that exists for TLS: one for each response would cost as much as its encryption."""
+        """Let the task write that a connection has for TLS: one for each response would cost as much as its encryption."""
         self._handed.append((pieces, on_written))
         if self._idle is None:
             self._idle = trio.lowlevel.ParkingLot()
