@@ -37,9 +37,9 @@ async def test_who_calls_is_known_by_a_token(authorization: str, principal: str 
     [
         ("app", "/mcp", 401),
         ("app", "/sse", 401),
-        ("both", "/mcp", 405),
-        ("both", "/message", 405),
-        ("alone", "/message", 405),
+        ("both", "/mcp", 204),
+        ("both", "/message", 204),
+        ("alone", "/message", 204),
         ("alone", "/mcp", 404),
     ],
 )
