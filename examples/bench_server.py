@@ -85,7 +85,7 @@ def serve_http(port: int) -> None:
         server.run("http", port=port, tls=tls, authenticate=authenticate)
     elif option == "access_log":
         # Formatted as it would be for a file, and thrown away.
-        configure_logging("info", stream=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        configure_logging("info", stream=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         server.run("http", port=port, tls=tls, access_log=True)
     elif option == "trusted_proxies":
         server.run("http", port=port, tls=tls, trusted_proxies=["127.0.0.1"])

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from . import messages
-from .generator import Load, Report, WrongAnswers, generate
+from .generator import SLOW, Load, Report, WrongAnswers, generate
 from .http_client import connected, open_session
 from .messages import NUMBER, PATH, Era
-from .targets import Wire
+from .targets import HYPERCORN, OURS, Target, Wire
 from .workload import Server, Unit, Workload
 
 HELLO: Mapping[str, Any] = {"text": "hello world"}
@@ -27,6 +27,7 @@ class Calls(Workload):
     Attributes:
         expect: A text that every answer has to hold.
         progress: Whether the client asks for reports.
+        query: What follows the path.
         headers: More headers of each request.
     """
 
@@ -35,23 +36,51 @@ class Calls(Workload):
     arguments: Mapping[str, Any] = field(default_factory=lambda: HELLO)
     expect: str = "hello world"
     progress: bool = False
+    query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     async def measure(self, server: Server, load: Load) -> float:
         head = {**messages.headers(server.port, self.era, "tools/call", self.tool), **self.headers}
         body = messages.call(self.tool, dict(self.arguments), self.era, progress=self.progress)
-        return await self.generate("http", server, load, {"req": messages.post(head, body)})
+        return await self.generate("http", server, load, {"req": messages.post(head, body, self.query)})
 
     async def generate(self, mode: str, server: Server, load: Load, texts: Mapping[str, str]) -> float:
         """Run the load generator, in a session for each connection if the era has sessions; returns µs of CPU a call."""
         sessions = {}
         if self.era is Era.LEGACY:
-            ids = [await open_session(server.port) for _ in range(self.connections)]
+            ids = [await open_session(server.port, self.headers) for _ in range(self.connections)]
             sessions = {"sids": "\n".join(ids) + "\n"}
         options = {"port": server.port, "conns": self.connections, "pid": server.pid, "expect": self.expect}
         # In a file of its own: the server has its log open.
         log = server.scratch / "generator.log"
         report = await generate(mode, load, options, {**texts, **sessions}, log=log, scratch=server.scratch)
+        return report.cpu
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowlySentCalls(Calls):
+    """Calls that are sent by the generator in Python, which speaks TLS, so that they compare with each other only.
+
+    Attributes:
+        tls: Whether it does; then the server has to.
+    """
+
+    tls: bool
+
+    def runs_on(self, target: Target) -> bool:
+        return target.name == OURS or (target.name == HYPERCORN and self.era is Era.MODERN)
+
+    async def generate(self, mode: str, server: Server, load: Load, texts: Mapping[str, str]) -> float:
+        sessions = {}
+        if self.era is Era.LEGACY:
+            ids = [await open_session(server.port, tls=self.tls) for _ in range(self.connections)]
+            sessions = {"sids": "\n".join(ids)}
+        options = {"port": server.port, "conns": self.connections, "pid": server.pid, "expect": self.expect}
+        log = server.scratch / "generator.log"
+        options["tls"] = int(self.tls)
+        report = await generate(
+            mode, load, options, {**texts, **sessions}, log=log, scratch=server.scratch, program=SLOW
+        )
         return report.cpu
 
 

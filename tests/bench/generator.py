@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from certificates import make_certificate
+
 from .environments import Unavailable
-from .paths import BUILD, GENERATOR_SOURCE, ROOT
+from .paths import BUILD, CERTIFICATE, GENERATOR_SOURCE, ROOT
 from .processes import log_file, output_of, tail
 
 PROGRAM = BUILD / "mcpload"
+SLOW = (sys.executable, str(Path(__file__).with_name("tls_load.py")))
+"""The generator in Python, which takes the modes of one call at a time."""
 SLACK = 120.0
 """Seconds that a run may take over its length, so that a server may start slowly."""
 
@@ -55,7 +60,8 @@ class Report:
 
 
 async def build() -> None:
-    """Compile the load generator if its source is newer. Raises `Unavailable` without gcc or taskset."""
+    """Compile the load generator if its source is newer, and make a certificate. Raises `Unavailable` without gcc or taskset."""
+    make_certificate(CERTIFICATE)
     for program in ("gcc", "taskset"):
         if shutil.which(program) is None:
             raise Unavailable(f"{program} is not on PATH")
@@ -75,6 +81,7 @@ async def generate(
     scratch: Path,
     server: Sequence[str] = (),
     folder: Path = ROOT,
+    program: Sequence[str | Path] = (PROGRAM,),
 ) -> Report:
     """Call the server until the time is over.
 
@@ -84,10 +91,11 @@ async def generate(
         log: Where the generator, and a server on stdio, write to.
         scratch: The folder for the files.
         server: The command of a server on stdio, which runs in `folder`.
+        program: The command of the generator.
 
     Raises `ProcessFailed` if the generator fails, which it does when the server ends, and `WrongAnswers` if an answer is wrong.
     """
-    command: list[str | Path] = [PROGRAM, mode, "--duration", str(load.duration), "--warmup", str(load.warmup)]
+    command: list[str | Path] = [*program, mode, "--duration", str(load.duration), "--warmup", str(load.warmup)]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
     for name, text in texts.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -79,17 +80,26 @@ class Connection:
 
 
 @asynccontextmanager
-async def connected(port: int) -> AsyncIterator[Connection]:
+async def connected(port: int, *, tls: bool = False) -> AsyncIterator[Connection]:
     """A connection for the length of the block."""
-    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+    stream: trio.abc.Stream = await trio.open_tcp_stream("127.0.0.1", port)
+    if tls:
+        # The certificate is that of our own server.
+        context = ssl._create_unverified_context()  # noqa: SLF001
+        stream = trio.SSLStream(stream, context, server_hostname="localhost", https_compatible=True)
+    async with stream:
         yield Connection(stream)
 
 
-async def open_session(port: int) -> str:
-    """Open a legacy session; returns its id."""
-    head = headers(port, Era.LEGACY, "initialize")
+async def open_session(port: int, more: Mapping[str, str] | None = None, *, tls: bool = False) -> str:
+    """Open a legacy session; returns its id.
+
+    Args:
+        more: Headers of its requests.
+    """
+    head = {**headers(port, Era.LEGACY, "initialize"), **(more or {})}
     del head["Mcp-Session-Id"], head["MCP-Protocol-Version"]
-    async with connected(port) as connection:
+    async with connected(port, tls=tls) as connection:
         response, _ = await connection.post(head, initialize())
         session = next((value.decode() for name, value in response.headers if name == b"mcp-session-id"), "")
         await connection.post(

@@ -94,7 +94,7 @@ def headers(port: int, era: Era, method: str, tool: str | None = None) -> dict[s
     return {**common, "MCP-Protocol-Version": MODERN_REVISION, "Mcp-Method": method, **named}
 
 
-def post(head: dict[str, str], body: str) -> str:
+def post(head: dict[str, str], body: str, query: str = "") -> str:
     """Return an HTTP request as the load generator wants it."""
-    lines = [f"POST {PATH} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
+    lines = [f"POST {PATH}{query} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
     return "\n".join(lines) + "\n\n" + body

@@ -13,3 +13,4 @@ SERVERS = ROOT / "tests" / "bench" / "servers"
 
 PAGE = ROOT / "docs" / "internals" / "performance.md"
 PICTURE = PAGE.with_suffix(".svg")
+CERTIFICATE = BUILD / "certificate.pem"

@@ -1,4 +1,4 @@
-"""The load generator for TLS, which the one in C does not speak: `tls_load.py OPTIONS`, in Python.
+"""The load generator for TLS, which the one in C does not speak, in Python: `tls_load.py http OPTIONS`.
 
 Each connection has one call at a time. What it costs the server is counted for the whole process, so that this program may take
 its time. `--tls 0` does the same without TLS, for a comparison.
@@ -11,7 +11,6 @@ import json
 import re
 import socket
 import ssl
-import sys
 import time
 from pathlib import Path
 
@@ -70,8 +69,9 @@ def main() -> None:
     parser.add_argument("--expect", required=True)
     parser.add_argument("--req", type=Path, required=True)
     parser.add_argument("--sids", type=Path)
-    options = parser.parse_args([argument for argument in sys.argv[1:] if argument != "calls"])
-    context = ssl._create_unverified_context() if options.tls else None  # noqa: S323, SLF001  it is our own server
+    parser.add_argument("mode", choices=["http"])
+    options = parser.parse_args()
+    context = ssl._create_unverified_context() if options.tls else None  # noqa: SLF001  it is our own server
     sessions = options.sids.read_text().split() if options.sids else [""] * options.conns
     text = options.req.read_text()
     connections = [Connection(options.port, request_of(text, session), context) for session in sessions]

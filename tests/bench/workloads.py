@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from .calls import Calls, FirstAnswer, Lists, Questions, StdioCalls, WebSocketCalls
+from collections.abc import Iterator
+from typing import Any
+
+from .calls import Calls, FirstAnswer, Lists, Questions, SlowlySentCalls, StdioCalls, WebSocketCalls
 from .messages import Era
 from .open_calls import Fan, Idle, Waiting
+from .paths import CERTIFICATE
 from .tokens import KEYS, TOKEN
 from .workload import Goal, Workload
 
@@ -30,6 +34,30 @@ def absolute(most: float) -> Goal:
     return Goal("trio_mcp", most)
 
 
+def with_options(era: Era) -> Iterator[Workload]:
+    """Yield calls over HTTP with each of the options that a deployment may have."""
+    title, name = f"HTTP, {era.value}, 16 connections", f"http-{era.value}-16"
+    token = {"Authorization": "Bearer bench"}
+    forwarded = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
+
+    def calls(option: str, what: str, **more: Any) -> Calls:
+        return Calls(name=f"{name}-{option}", what=f"{title}, {what}", era=era, connections=16, **more)
+
+    yield calls("authenticate", "`authenticate=`", headers=token, variables={"BENCH_HTTP": "authenticate"})
+    yield calls("query", "a query", query="?a=1&b=2")
+    yield calls("access-log", "an access log", variables={"BENCH_HTTP": "access_log"})
+    yield calls("proxies", "`trusted_proxies=`", headers=forwarded, variables={"BENCH_HTTP": "trusted_proxies"})
+    for tls, option, what in ((True, "tls", "TLS"), (False, "no-tls", "as for TLS, without it")):
+        yield SlowlySentCalls(
+            name=f"{name}-{option}",
+            what=f"{title}, {what}",
+            era=era,
+            connections=16,
+            tls=tls,
+            variables={"BENCH_TLS": str(CERTIFICATE)} if tls else {},
+        )
+
+
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for workload in (
@@ -49,6 +77,8 @@ WORKLOADS: dict[str, Workload] = {
             connections=16,
             goals=(floor(1.3), ts(0.6)),
         ),
+        *with_options(LEGACY),
+        *with_options(MODERN),
         Calls(
             name="http-token-16",
             what="HTTP, modern, 16 connections, a verified token",
