@@ -1,8 +1,8 @@
 """The server that the benchmark drives: `bench_server.py stdio`, `bench_server.py http PORT`, or `bench_server.py ws PORT`.
 
 BENCH_TOOLS=n adds n more tools, so that the list of tools is long. With BENCH_KEYS, a JWK set, callers need a token.
-BENCH_HTTP=authenticate, access_log or trusted_proxies sets an option of HTTP, and BENCH_TLS=FILE serves with the certificate and the
-key in it.
+BENCH_HTTP=authenticate, access_log or trusted_proxies sets an option of HTTP, and BENCH_TLS=FILE serves with the certificate and
+the key in it.
 """
 
 from __future__ import annotations

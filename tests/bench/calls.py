@@ -68,7 +68,7 @@ class SlowlySentCalls(Calls):
     tls: bool
 
     def runs_on(self, target: Target) -> bool:
-        return target.name == OURS or (target.name == HYPERCORN and self.era is Era.MODERN)
+        return target.name in (OURS, HYPERCORN)
 
     async def generate(self, mode: str, server: Server, load: Load, texts: Mapping[str, str]) -> float:
         sessions = {}

@@ -3,7 +3,7 @@
 A leg of the server begins with `jsonrpc.parse` of its request, and ends when its answer has been written. `control_flow.py` says
 what counts as a call and as a change of file. There are three conversations with the server, and one of the client's:
 
-- a modern `tools/call` with one question, so with two legs, over the ASGI application without a socket;
+- a modern `tools/call` with one question, so with two legs, over HTTP, on a loopback port;
 - a legacy `tools/call` that reports progress and is cancelled, over two pipes. Its first leg ends with the report, its second,
   which begins with the cancellation, when nothing runs any more;
 - a modern `tools/call` over WebSocket, on a loopback port;
@@ -24,23 +24,20 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 import trio
 from bench_app import ended, server
 from control_flow import Leg, Recorder
-from peers import Json, Stdio, WebSocket, headers_for, http_server, ids, reading, request
+from peers import Http, Json, Stdio, WebSocket, as_post, http_server, ids, is_answer, read_until, reading, request
 from trio_websocket import open_websocket_url
 
 from trio_mcp import Client, accept
 from trio_mcp.protocol import jsonrpc
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.types import TextContent
-from trio_mcp_transports.entry_points import websocket
-from trio_mcp_transports.http import asgi_app
+from trio_mcp_transports.entry_points import http, websocket
 from trio_mcp_transports.stdio.channel import LineChannel, Pipe
 
 Conversation = Callable[[Recorder | None], Awaitable[None]]
@@ -70,56 +67,32 @@ def to_record(recorder: Recorder | None, *names: str) -> Callable[[], None]:
 # modern, over HTTP
 
 
-@asynccontextmanager
-async def running_app() -> AsyncIterator[Any]:
-    """The ASGI application, between its startup and its shutdown."""
-    app: Any = asgi_app(server)
-    to_app, for_app = trio.open_memory_channel[Json](1)
-    from_app, from_app_received = trio.open_memory_channel[Json](1)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(app, {"type": "lifespan"}, for_app.receive, from_app.send)
-        await to_app.send({"type": "lifespan.startup"})
-        assert (await from_app_received.receive())["type"] == "lifespan.startup.complete"
-        yield app
-        await to_app.send({"type": "lifespan.shutdown"})
-        assert (await from_app_received.receive())["type"] == "lifespan.shutdown.complete"
-
-
-async def post(app: Any, message: Json, end: Callable[[], None]) -> Json:
+async def post(connection: Http, message: Json) -> Json:
     """Send a request; its result."""
-    headers = [(name.encode(), value.encode()) for name, value in headers_for(message).items()]
-    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers}
-    unread = [json.dumps(message).encode()]
-    body = bytearray()
-
-    async def receive() -> Json:
-        await trio.lowlevel.checkpoint()
-        if not unread:
-            await trio.sleep_forever()
-        return {"type": "http.request", "body": unread.pop(), "more_body": False}
-
-    async def send(event: Json) -> None:
-        await trio.lowlevel.checkpoint()
-        body.extend(event.get("body", b""))
-        if event["type"] == "http.response.body" and not event.get("more_body", False):
-            end()
-
-    await app(scope, receive, send)
+    await connection.stream.send_all(as_post(message))
+    _, _, body = (await read_until(connection.stream, is_answer)).partition(b"\r\n\r\n")
     result: Json = json.loads(body)["result"]
     return result
 
 
 async def modern_over_http(recorder: Recorder | None) -> None:
-    async with running_app() as app:
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(partial(http.serve, server, port=0, announce=False, signals=False))
+        connection = await Http.connect(int(url.rpartition(":")[2].partition("/")[0]))
         for each in (None, recorder):
+            await trio.sleep(SILENCE)
             end = to_record(each, "http, modern: call to question")
-            asked = await post(app, request("book", {"to": "Lisbon"}, 1, ELICITS), end)
+            asked = await post(connection, request("book", {"to": "Lisbon"}, 1, ELICITS))
+            end()
             (key,) = asked["inputRequests"]
             answers = {key: {"action": "accept", "content": {"value": 2}}}
+            await trio.sleep(SILENCE)
             end = to_record(each, "http, modern: answer to result")
             more = {"inputResponses": answers, "requestState": asked["requestState"]}
-            result = await post(app, request("book", {"to": "Lisbon"}, 2, ELICITS, **more), end)
+            result = await post(connection, request("book", {"to": "Lisbon"}, 2, ELICITS, **more))
+            end()
             assert result["content"][0]["text"] == "2 to Lisbon", result
+        nursery.cancel_scope.cancel()
 
 
 # legacy, over pipes

@@ -278,7 +278,7 @@ class Unwired:
         self._pieces = list(pieces)
         config = guarded_config()
         config.h11_max_incomplete_size = MAX_INCOMPLETE
-        facts = ConnectionFacts(self.app, config, WorkerContext(None), connections_of(config), None, False, False)
+        facts = ConnectionFacts(self.app, config, WorkerContext(None), connections_of(config), None, False)
         self.http = Http1(facts, self, self, MemoryBudget().open(), None)  # type: ignore[arg-type]
 
     async def feed(self) -> None:
@@ -300,6 +300,8 @@ class Unwired:
     def set_idle(self, _idle: bool) -> None: ...
 
     def settle_deadline(self) -> None: ...
+
+    def limit_reading(self, _seconds: float) -> None: ...
 
 
 def read_by_us(*pieces: bytes) -> tuple[list[Read], bool]:

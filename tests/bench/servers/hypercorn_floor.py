@@ -2,8 +2,8 @@
 
 `plain` is hypercorn's Trio worker as it is, over HTTP and WebSocket. `lean` leaves out what an HTTP request does not need:
 httptools parses instead of h11, no task and no lock is made for a request, a write is not shielded, and the head of a response
-leaves with its body. There is no pipelining, and no guard against anything. BENCH_TLS=FILE serves with the certificate and the key
-in it, as HTTP/1.1.
+leaves with its body. There is no pipelining, and no guard against anything. BENCH_TLS=FILE serves with the certificate and
+the key in it, as HTTP/1.1.
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ class Unwritten:
     """A connection that carries nothing, and what its WebSocket writes."""
 
     def __init__(self) -> None:
-        self.facts = ConnectionFacts(None, Config(), WorkerContext(None), None, None, False, False)  # type: ignore[arg-type]
+        self.facts = ConnectionFacts(None, Config(), WorkerContext(None), None, None, False)  # type: ignore[arg-type]
         self.account = MemoryBudget().open()
         self.writer = self
         self.written: list[bytes] = []

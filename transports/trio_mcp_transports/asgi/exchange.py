@@ -47,7 +47,7 @@ class Exchange(OpenResponse):
     __slots__ = ("_opened", "_statuses", "_wake", "closing_bytes", "is_ending", "outbox")
 
     def __init__(self, statuses: Mapping[int, int], outbox: Outbox[Envelope]) -> None:
-        super().__init__()
+        self.headers, self.expiry = (), None
         self.outbox = outbox
         self.is_ending = False
         """It is to end soon, whatever is still to come."""

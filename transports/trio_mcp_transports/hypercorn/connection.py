@@ -193,8 +193,8 @@ class Connection:
         # Not kept while a request is in progress: that may take an hour, and these may be 64 KiB.
         del data
         # What has come with the request, or as the first bytes after it, was not counted yet.
-        if self._http.buffered or self._stored:
-            uncounted = self._http.buffered - self._stored
+        if self._http.ahead or self._stored:
+            uncounted = len(self._http.ahead) - self._stored
             if uncounted > 0 and not self._has_room_ahead(uncounted):
                 return False
             self._count_stored()
@@ -207,7 +207,7 @@ class Connection:
         """
         while self._keeps_ahead:
             # With nothing stored, the end of the request in progress is no reason to wake up.
-            ahead = await (self._http.read_ahead() if self._http.buffered else self.receive())
+            ahead = await (self._http.read_ahead() if self._http.ahead else self.receive())
             if ahead is not None and not self._keeps_ahead:
                 return ahead
             if ahead is not None and not (ahead and self._store_ahead(ahead)):
@@ -238,7 +238,7 @@ class Connection:
     @property
     def may_store(self) -> bool:
         """Whether more may be received before it is asked for."""
-        return self._http.buffered < self._limits.max_pipelined
+        return len(self._http.ahead) < self._limits.max_pipelined
 
     def store(self, data: bytes) -> bool:
         """Keep what came before it was asked for, and was expected; False if the memory budget has no room for it."""
@@ -253,7 +253,7 @@ class Connection:
         if not self._has_room_ahead(len(data)):
             return False
         self._http.put_back(data)
-        if self._http.buffered > self._limits.max_pipelined:
+        if len(self._http.ahead) > self._limits.max_pipelined:
             self._log_closed("max_pipelined is %d bytes", self._limits.max_pipelined)
             return False
         self._count_stored()
@@ -265,7 +265,7 @@ class Connection:
 
     def _count_stored(self) -> None:
         """Count what a client has sent before the response to its previous request."""
-        stored = self._http.buffered
+        stored = len(self._http.ahead)
         if stored != self._stored:
             self._account.draw(stored - self._stored)
             self._stored = stored

@@ -201,6 +201,7 @@ class ConnectionFacts:
     """What the requests of a connection have in common, and what hypercorn gives each.
 
     Attributes:
+        root_path: the prefix that hypercorn's setting names.
         is_logged: hypercorn's own access log is on.
     """
 
@@ -210,7 +211,8 @@ class ConnectionFacts:
     connections: Connections
     client: tuple[str, int] | None
     tls: bool
-    is_logged: bool
+    root_path: str = ""
+    is_logged: bool = False
 
 
 # Kept beside the config and not in it: `hypercorn -k trio` makes a plain `Config`, which has no place for it.

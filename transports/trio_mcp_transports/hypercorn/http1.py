@@ -81,26 +81,30 @@ class Http1:
         nursery: of the connection, for its tasks.
 
     Attributes:
+        ahead: what came and was not parsed yet.
         paused: a request is in progress and nothing more may be parsed before it has been answered.
         websocket: what the connection has become; None while it is none.
         peer_still_sending: whether a close now could meet bytes of the client that are still under way.
     """
 
     __slots__ = (
-        "_ahead",
         "_app",
         "_context",
         "_discards",
         "_exchange",
         "_logged",
+        "_max_head",
         "_nursery",
         "_owner",
         "_parser",
         "_reading_ahead",
         "_requests",
         "account",
+        "ahead",
         "facts",
         "gatherer",
+        "limit_silence",
+        "own_head",
         "paused",
         "peer_still_sending",
         "websocket",
@@ -114,6 +118,8 @@ class Http1:
         self.facts = facts
         self.gatherer = facts.connections.gatherer
         self.writer = writer
+        self.limit_silence = owner.limit_reading
+        self.own_head = partial(facts.connections.own_head, facts.config)
         self.account = account
         self._owner = owner
         self._nursery = nursery
@@ -122,27 +128,22 @@ class Http1:
         self._app: HttpApp = facts.app
         self._parser: h11.Connection | None = None
         """Of a head that has not come whole."""
-        self._ahead = bytearray()
-        """What came and was not parsed yet."""
+        self.ahead = bytearray()
         self._discards = 0
         """How many bytes of the body of an answered request are still to come."""
         self._reading_ahead: trio.CancelScope | None = None
         self._exchange: OpenRequest | None = None
         self.websocket: WebSocketExchange | None = None
         self._requests = 0
+        self._max_head = min(MAX_HEAD, facts.config.h11_max_incomplete_size)
         self._logged: tuple[WWWScope, float] | None = None
         """The request in progress for hypercorn's access log, and when it began."""
         self.peer_still_sending = False
 
     @property
-    def buffered(self) -> int:
-        """The bytes that came and were not parsed yet."""
-        return len(self._ahead)
-
-    @property
     def is_in_message(self) -> bool:
         """Whether something of a request has come, or the rest of its body is still to come."""
-        return bool(self._ahead) or self._discards > 0
+        return bool(self.ahead) or self._discards > 0
 
     async def read_ahead(self) -> bytes | None:
         """Receive while paused and something is buffered; None if the request was answered, and that is to be handled now."""
@@ -152,15 +153,15 @@ class Http1:
 
     def put_back(self, data: bytes) -> None:
         """Keep what came and is not to be parsed yet."""
-        self._ahead += data
+        self.ahead += data
 
     # From the client
 
     async def receive(self, data: bytes) -> None:
         """Handle what was stored, and received bytes, up to the first request that is not answered at once."""
         while not self.paused:
-            if self._ahead:
-                data, self._ahead = bytes(self._ahead) + data, bytearray()
+            if self.ahead:
+                data, self.ahead = bytes(self.ahead) + data, bytearray()
             if self._discards:
                 data = self._without_discarded(data)
             if not data:
@@ -168,7 +169,7 @@ class Http1:
             head = None if self._parser is not None else read_head(data, self._max_head)
             await (self._parse(data) if head is None else self._begin(head, data))
             data = b""
-        self._ahead += data
+        self.ahead += data
 
     def _without_discarded(self, data: bytes) -> bytes:
         """Return what is behind the body of a request that was answered before it came."""
@@ -177,10 +178,6 @@ class Http1:
         if not self._discards:
             self._owner.set_idle(True)
         return data[size:]
-
-    @property
-    def _max_head(self) -> int:
-        return min(MAX_HEAD, self.facts.config.h11_max_incomplete_size)
 
     async def _parse(self, data: bytes) -> None:
         """Let h11 read a head that is none of the usual ones, or has not come whole."""
@@ -224,9 +221,9 @@ class Http1:
             end = head.end + head.length
             whole = Body(data[head.end : end]) if len(data) >= end else None
             body = None if whole is not None else SentBody(self, head)
-            self._ahead += data[end if whole is not None else head.end :]
+            self.ahead += data[end if whole is not None else head.end :]
         elif len(data) > head.end:
-            self._ahead += data[head.end :]
+            self.ahead += data[head.end :]
         exchange = self._exchange = OpenRequest(self, head, body)
         request = self._request_of(head, whole or body or NO_BODY)
         if self.facts.context.max_requests is not None:
@@ -255,7 +252,7 @@ class Http1:
             body,
             lines=head.lines,
             query=query,
-            root_path=facts.config.root_path,
+            root_path=facts.root_path,
             scheme="https" if facts.tls else "http",
             client=facts.client,
             connection=self.account.connection,
@@ -320,7 +317,7 @@ class Http1:
         """Go on with a request for a WebSocket, which takes all that is to come on the connection."""
         handshake = Handshake(request, is_newest=is_newest)
         # What came with it was sent before the handshake was accepted (RFC 6455, 4.1).
-        if not handshake.is_valid or self._ahead:
+        if not handshake.is_valid or self.ahead:
             self._refuse(400)
             return
         request.websocket = handshake.subprotocols
@@ -336,7 +333,7 @@ class Http1:
     def _accept(
         self, exchange: OpenRequest, handshake: Handshake, upgrade: Upgrade, record: AccessRecord | None
     ) -> None:
-        if self._ahead or exchange.is_lost:
+        if self.ahead or exchange.is_lost:
             upgrade.lose()
             self._refuse(400)
             return
@@ -352,10 +349,6 @@ class Http1:
     def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` in a task of the connection."""
         self._context.run(self._nursery.start_soon, work)
-
-    def limit_silence(self, seconds: float) -> None:
-        """Have `break_silence` called after so many seconds, unless the request ends before."""
-        self._owner.limit_reading(seconds)
 
     def log_failure(self, error: Exception) -> None:
         """Log what an application raised."""
@@ -387,8 +380,8 @@ class Http1:
 
     async def receive_more(self) -> bytes:
         """Receive bytes for the application, which awaits the body of its request; b"" at the end of the connection."""
-        if self._ahead:
-            data, self._ahead = bytes(self._ahead), bytearray()
+        if self.ahead:
+            data, self.ahead = bytes(self.ahead), bytearray()
             return data
         return await self._owner.receive()
 
@@ -402,10 +395,6 @@ class Http1:
         config, context = self.facts.config, self.facts.context
         return self._requests >= config.keep_alive_max_requests or context.terminated.is_set()
 
-    def own_head(self) -> bytes:
-        """Return the fields that every response has."""
-        return self.facts.connections.own_head(self.facts.config)
-
     def end(self, *, closes: bool) -> None:
         """Go on with the next request, or close the connection."""
         exchange, self._exchange = self._exchange, None
@@ -418,7 +407,7 @@ class Http1:
         self._owner.set_idle(True)
         self.paused = False
         # Else the reader goes on waiting for the next request: to cancel its wait would cost more than to parse one.
-        if self._ahead and self._reading_ahead is not None:
+        if self.ahead and self._reading_ahead is not None:
             expire(self._reading_ahead)
 
     def end_websocket(self) -> None:

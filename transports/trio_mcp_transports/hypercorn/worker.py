@@ -180,7 +180,7 @@ def facts_of(app: HttpApp, config: Config, context: WorkerContext, stream: Strea
         # The client left between the accept and this line; a socket without a peer has no address.
         return None
     is_logged = config.log.access_logger is not None or config.statsd_host is not None
-    return ConnectionFacts(app, config, context, connections_of(config), client, tls, is_logged)
+    return ConnectionFacts(app, config, context, connections_of(config), client, tls, config.root_path, is_logged)
 
 
 async def shake_hands(stream: Stream, seconds: float) -> bool:
