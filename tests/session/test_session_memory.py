@@ -18,10 +18,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
-from trio_mcp.runtime import Account, MemoryBudget
+from trio_mcp.runtime import Account, CancelReason, MemoryBudget
 from trio_mcp.server import Context, Server
 from trio_mcp.session import Call, ServerSession, ServiceOptions
 from trio_mcp.session.calls.directory import CallDirectory
+from trio_mcp.session.session_state import SessionState
 from trio_mcp.session.sizes import CALL_SIZE, OUTCOME_SIZE, SUBSCRIPTION_SIZE
 
 LARGE = 200_000
@@ -296,3 +297,21 @@ async def test_the_meta_of_a_request_is_whole_and_held_as_its_bytes() -> None:
 def test_the_budget_is_an_option_of_its_type() -> None:
     with pytest.raises(TypeError, match="memory"):
         replace(ServiceOptions(), memory=64)  # type: ignore[arg-type]
+
+
+def session_states() -> int:
+    return sum(isinstance(each, SessionState) for each in gc.get_objects())
+
+
+async def test_a_session_that_has_ended_is_freed_without_the_garbage_collector(desk: Desk) -> None:
+    async with client_of(desk) as talk:
+        gc.collect()
+        before = session_states()
+        gc.disable()
+        try:
+            session = ServerSession(talk.service)
+            session.close(CancelReason.DISCONNECT)
+            del session
+            assert session_states() == before
+        finally:
+            gc.enable()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, TypedDict
 
@@ -19,6 +20,7 @@ from ..base.checks import (
 )
 from ..errors import PeerError
 from ..protocol.jsonrpc import MISSING_CAPABILITY
+from ..protocol.revisions import IDEMPOTENCY_KEY
 from ..session.notification_dispatch import OnProgress
 from ..types import (
     CallToolRequestParams,
@@ -31,7 +33,6 @@ from ..types import (
     Reference,
     ResourceTemplateReference,
 )
-from .requester import with_key
 
 # Naming the options of a client: those that declare a capability, those that other libraries call otherwise, and arguments.
 
@@ -182,6 +183,14 @@ def tool_params(
     check_str("the name of the tool", name)
     meta = with_key(options.meta, instance)
     return CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=meta)
+
+
+def with_key(meta: JsonObject | None, instance: str | None) -> JsonObject | None:
+    """Return the `_meta` of a call with a new idempotency key if the server knows keys; one that the caller gave stays."""
+    if instance is None:
+        return meta
+    key: JsonObject = {IDEMPOTENCY_KEY: secrets.token_urlsafe(16)}
+    return {**key, **meta} if meta else key
 
 
 def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:

@@ -5,7 +5,6 @@ They get these types and not the link, which knows them: the imports would close
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +25,7 @@ from ..errors import (
     Unreachable,
 )
 from ..protocol.jsonrpc import SERVER_BUSY
-from ..protocol.revisions import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from ..protocol.revisions import IDEMPOTENCY, OUTCOME_UNKNOWN, REPEAT_OF
 from ..session import ClientSession
 from ..session.client import RequestOptions
 from ..types import Implementation, JsonObject, Model, RequestParams, ServerCapabilities
@@ -121,14 +120,6 @@ ATTEMPTS: Final = 5
 
 BACKOFF: Final = Backoff(first=0.25, longest=4.0)
 """How long to wait before that: a server that restarts needs a moment."""
-
-
-def with_key(meta: JsonObject | None, instance: str | None) -> JsonObject | None:
-    """Return the `_meta` of a call with a new idempotency key if the server knows keys; one that the caller gave stays."""
-    if instance is None:
-        return meta
-    key: JsonObject = {IDEMPOTENCY_KEY: secrets.token_urlsafe(16)}
-    return {**key, **meta} if meta else key
 
 
 def as_repeat(meta: JsonObject | None, instance: str) -> JsonObject:

@@ -89,7 +89,7 @@ from ..protocol.sealing.request_state import request_digest
 from ..storage import StoreError
 from ..types import Model
 from . import recovery
-from .calls.call import Call, Plan, RequestCheck
+from .calls.call import Plan, RequestCheck
 from .calls.earlier import EarlierRun, failing_body, left_run
 from .calls.facts import RequestFacts, ResumeMode
 from .calls.failures import error_detail, store_failure
@@ -174,7 +174,7 @@ class IdempotencyKeys:
         store: the keys that outlive this process; None without a durable store.
     """
 
-    def __init__(self, services: CallServices[Call], tasks: Callable[[], Tasks]) -> None:
+    def __init__(self, services: CallServices, tasks: Callable[[], Tasks]) -> None:
         options, supervisor = services.options, services.supervisor
         self._services = services
         self._tasks = tasks

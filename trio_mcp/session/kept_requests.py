@@ -13,7 +13,6 @@ from ..runtime import Outbox
 from ..storage import Change, Forget, Put, Record, Remove, StoreConflict
 from .batch import BatchReplyTarget, OpenBatch
 from .calls.asks_requests import CallByRequests
-from .calls.call import Call
 from .calls.earlier import EarlierRun
 from .calls.services import CallServices
 from .envelope import Envelope, Peer
@@ -60,7 +59,7 @@ class KeptRequest:
         """Whether its record is in the store, or may come there."""
         return self.log is not None and (not self.log.opening or self.log.is_uncertain)
 
-    def opened_log(self, services: CallServices[Call]) -> CallLog:
+    def opened_log(self, services: CallServices) -> CallLog:
         """Return the log, whose first commit puts the request into the store."""
         if self.log is None:
             assert self.record is not None
@@ -127,7 +126,7 @@ def note_requests(
         kept.append(KeptRequest(key, call, record=record, target=target, holding=holding))
 
 
-async def keep(services: CallServices[Call], kept: Sequence[KeptRequest], *further: Change) -> None:
+async def keep(services: CallServices, kept: Sequence[KeptRequest], *further: Change) -> None:
     """Put requests into the store that are not there yet, with all that their calls have recorded until now.
 
     A request whose idempotency key is not this process's any more is left out.

@@ -29,7 +29,7 @@ from ..storage import Store
 from ..stores import open_store
 from ..types import Implementation, Model, ServerCapabilities, declares
 from . import tasks
-from .calls.call import Call, Plan, RequestCheck, Route
+from .calls.call import Plan, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
 from .calls.services import CallOffers, CallServices
@@ -122,7 +122,7 @@ class Service:
         self.turn = LoopTurn()
         self._keys: IdempotencyKeys | None = None
         self.records = RepeatedRecords(logger, lines=SHARED_LINES)
-        self.calls = CallServices[Call](
+        self.calls = CallServices(
             supervisor,
             options,
             Encoded(self.identity.encode()),

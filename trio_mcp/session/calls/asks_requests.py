@@ -271,7 +271,7 @@ class CallByRequests(Call[PendingAsks]):
 
 
 def resume_request(
-    services: CallServices[Call],
+    services: CallServices,
     offers: CallOffers,
     plan: Plan,
     facts: RequestFacts,

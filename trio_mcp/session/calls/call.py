@@ -101,7 +101,7 @@ class Call(ABC, Generic[OriginT_co]):
         LimitExceeded: the server runs too many calls, or has no memory left for one, or is shutting down.
     """
 
-    services: CallServices[Call]
+    services: CallServices
     offers: CallOffers
     _plan: Plan
     facts: RequestFacts

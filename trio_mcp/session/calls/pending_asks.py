@@ -53,6 +53,10 @@ class AskedQuestion(NamedTuple):
     in_turn: bool
 
 
+def drop(_message: Notification | Request) -> None:
+    """Send nothing: the session has ended."""
+
+
 class PendingAsks:
     """The requests that the calls of one connection have sent to its client, and the actors that wait for the answers.
 
@@ -119,6 +123,8 @@ class PendingAsks:
             self._pages.close()
             # It refers to this object.
             self._pages = None
+        # It refers to the state of the session, which has this object.
+        self.post = drop
 
     def _notify_completed(self, elicitation_id: str) -> None:
         codec = self._connection.terms.codec

@@ -14,7 +14,7 @@ from ...types import InputResponseRequestParams, Model
 from ..recovery.claims import CallClaim
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CARRIED_ON, CallInRounds, decoded_answer
-from .call import Call, Plan, Route
+from .call import Plan, Route
 from .earlier import earlier_run, failing_body, read_log
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
@@ -27,7 +27,7 @@ from .services import CallOffers, CallServices
 class Retry(NamedTuple):
     """A request that carries a call forward, with its state opened."""
 
-    services: CallServices[Call]
+    services: CallServices
     offers: CallOffers
     claims: Claims
     params: InputResponseRequestParams
@@ -170,7 +170,7 @@ ENDED = "the call ended, and its outcomes are no longer kept"
 
 
 def carry_on(
-    services: CallServices[Call],
+    services: CallServices,
     offers: CallOffers,
     facts: RequestFacts,
     params: InputResponseRequestParams,
@@ -218,20 +218,20 @@ def carry_on(
         services.supervisor.spawn(offers.counted(retry.fetch_and_replay), plan, payload)
 
 
-def is_sealed_here(services: CallServices[Call], claims: Claims) -> bool:
+def is_sealed_here(services: CallServices, claims: Claims) -> bool:
     """Return whether this process sealed a state."""
     # A state that another version of this server has sealed names no process, or not in this way.
     return isinstance(claims.journal, dict) and claims.journal.get("node") == services.node
 
 
-def question_timeout(services: CallServices[Call], claims: Claims) -> RequestTimeout | None:
+def question_timeout(services: CallServices, claims: Claims) -> RequestTimeout | None:
     """Return the error of a question that has timed out since the state was sealed, or None."""
     age = services.sealer.age(claims)
     return expired_timeout(claims.journal, age, sealed_here=is_sealed_here(services, claims))
 
 
 def timeout_outcome(
-    services: CallServices[Call], facts: RequestFacts, params: Model, route: Route, timeout: RequestTimeout
+    services: CallServices, facts: RequestFacts, params: Model, route: Route, timeout: RequestTimeout
 ) -> LegOutcome:
     """Return what the call would have answered if nothing had caught the timeout; nothing is run.
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import trio
 
@@ -22,7 +22,7 @@ from ...storage import JournalStore
 from ...types import JsonObject, Model, Tool
 from .. import recovery
 from ..options import ServiceOptions
-from ..replies import LegOutcome
+from ..replies import Answering, LegOutcome
 from .directory import CallDirectory
 from .facts import RequestFacts
 from .url_elicitations import UrlElicitations
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from ..recovery.settling import Settling
     from .ended import EndedCall
 
-C = TypeVar("C")
 T = TypeVar("T")
-C_contra = TypeVar("C_contra", contravariant=True)
 logger = peer_logger("trio_mcp.session")
 
 ONE_CLIENT: Final = "TRIO_MCP_ONE_CLIENT"
@@ -130,14 +128,14 @@ class OwnTools(Protocol):
         ...
 
 
-class TaskStarter(Protocol[C_contra]):
+class TaskStarter(Protocol):
     """Creates tasks of calls that run already."""
 
     def is_wanted(self, facts: RequestFacts, params: Model) -> bool:
         """Return whether the caller takes a task as the answer to this request."""
         ...
 
-    async def start_from(self, call: C_contra, params: Model) -> LegOutcome:
+    async def start_from(self, call: Answering, params: Model) -> LegOutcome:
         """Create a task that goes on with what a call has recorded; return the answer to its request."""
         ...
 
@@ -181,7 +179,7 @@ class CallOffers:
 
 
 @dataclass(eq=False)
-class CallServices(Generic[C]):
+class CallServices:
     """What all calls of a service need of it.
 
     Attributes:
@@ -206,11 +204,11 @@ class CallServices(Generic[C]):
     server_info_json: Encoded
     keys: KeyRing | None
     audience: str
-    directory: CallDirectory[C, EndedCall]
+    directory: CallDirectory[Answering, EndedCall]
     node: str
     records: RepeatedRecords
     store: Store
-    open_tasks: Callable[[], TaskStarter[C]]
+    open_tasks: Callable[[], TaskStarter]
     raised: RaisedErrors | None = None
     in_process: bool = False
     one_client: bool = False
@@ -219,7 +217,7 @@ class CallServices(Generic[C]):
     url_elicitations: UrlElicitations = field(default_factory=UrlElicitations, init=False)
 
     @cached_property
-    def tasks(self) -> TaskStarter[C]:
+    def tasks(self) -> TaskStarter:
         """Makes tasks of calls."""
         return self.open_tasks()
 

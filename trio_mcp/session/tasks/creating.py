@@ -37,7 +37,7 @@ from .record import KIND, stored_form, taken_back
 class TaskTable(Protocol):
     """Where tasks are created."""
 
-    services: CallServices[Call]
+    services: CallServices
     store: Store
 
     def clock(self) -> float:
@@ -265,7 +265,7 @@ TAKEN_BACK_SECONDS: Final = 60.0
 
 
 def begin_work(
-    services: CallServices[Call],
+    services: CallServices,
     offers: CallOffers,
     task: OpenTask,
     plan: Plan,

@@ -14,7 +14,6 @@ from ...errors import RemoteProtocolError
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ErrorDetail
 from ...runtime import CancelReason
 from ...storage import Forget, Put, Record, Store, StoreConflict, StoreError, UnreadableRecord
-from ..calls.call import Call
 from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.failures import store_failure
 from ..calls.services import CallServices
@@ -71,7 +70,7 @@ class StoredTasks:
         clock: the time in Unix seconds.
     """
 
-    def __init__(self, services: CallServices[Call], store: Store, clock: Callable[[], float]) -> None:
+    def __init__(self, services: CallServices, store: Store, clock: Callable[[], float]) -> None:
         self._services = services
         self._store = store
         self._clock = clock
@@ -171,7 +170,7 @@ class TaskSaver:
 
     def __init__(
         self,
-        services: CallServices[Call],
+        services: CallServices,
         store: Store,
         clock: Callable[[], float],
         announce: Callable[[OpenTask], None],

@@ -32,7 +32,7 @@ from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
 from ..calls.services import CallOffers, CallServices
 from ..recovery.key_store import Claim
-from ..replies import LegOutcome, ReplyTarget
+from ..replies import Answering, LegOutcome, ReplyTarget
 from .creating import Creating, NewTask, create_from
 from .open_task import OpenTask, find_answer
 from .questions import POLLS, Unattended
@@ -65,7 +65,7 @@ class Tasks:
 
     def __init__(
         self,
-        services: CallServices[Call],
+        services: CallServices,
         offers: Callable[[], CallOffers],
         on_change: Callable[[str], None],
     ) -> None:
@@ -120,8 +120,9 @@ class Tasks:
         target.work = creating
         self.services.supervisor.spawn(offers.counted(creating.run))
 
-    async def start_from(self, call: Call, params: Model) -> LegOutcome:
+    async def start_from(self, call: Answering, params: Model) -> LegOutcome:
         """Create a task that goes on with what a call has recorded; return the answer to its request. See `create_from`."""
+        assert isinstance(call, Call), "nothing else becomes a task"
         return await create_from(self, call, params)
 
     async def answer_of(self, call: str) -> LegOutcome:

@@ -29,7 +29,6 @@ from ...asgi.authentication import log_failures
 from .breaker import Breaker
 
 if TYPE_CHECKING:
-    from trio_mcp.session import Call
     from trio_mcp.session.calls.services import CallServices
 
 # What an earlier process has said on a stream, read from its log.
@@ -223,7 +222,7 @@ class EventLog:
         session: str,
         records: RepeatedRecords,
         breaker: Breaker,
-        services: CallServices[Call],
+        services: CallServices,
     ) -> None:
         self._store = store
         self._breaker = breaker
