@@ -47,6 +47,19 @@ def test_a_closed_account_counts_nothing_more() -> None:
     assert drawn(budget) == 0
 
 
+def test_an_account_that_is_opened_for_bytes_has_drawn_them_or_is_refused_and_draws_nothing() -> None:
+    budget = MemoryBudget(1000)
+    connection = budget.open("a")
+    with connection.open(400) as account:
+        assert (account.drawn, account.caller, drawn(budget)) == (400, "a", 400)
+        with pytest.raises(LimitExceeded, match=naming("memory budget", "1000 bytes")):
+            connection.open(601)
+        with pytest.raises(LimitExceeded):
+            connection.take(601)
+        assert drawn(budget) == 400
+    assert drawn(budget) == 0
+
+
 def test_over_the_total_everything_is_refused_with_the_budget_and_its_size() -> None:
     budget = MemoryBudget(1000)
     budget.open("a").draw(960)

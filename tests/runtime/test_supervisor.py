@@ -19,6 +19,7 @@ from trio_mcp.runtime import (
     Cancelled,
     CancelReason,
     Limits,
+    MemoryBudget,
     Outcome,
     Raised,
     Returned,
@@ -73,6 +74,17 @@ async def test_starting_over_the_cap_is_refused_and_allocates_nothing() -> None:
         assert before == supervisor.actors
         assert tasks == trio.lowlevel.current_statistics().tasks_living
         assert (supervisor.statistics().started, supervisor.statistics().refused) == (2, 100)
+
+
+async def test_what_is_held_for_an_actor_is_given_back_at_its_end_and_if_it_is_refused() -> None:
+    budget = MemoryBudget(1000)
+    with budget.open("a", "ana") as connection:
+        async with open_supervisor(Limits(actors_per_principal=1)) as supervisor:
+            actor = supervisor.start(forever, Ended(), account=connection.open(100))
+            with pytest.raises(LimitExceeded, match="1 of your calls"):
+                supervisor.start(forever, Ended(), account=connection.open(200))
+            assert (actor.caller, budget.statistics().drawn) == ("ana", 100)
+        assert budget.statistics().drawn == 0
 
 
 async def test_the_cap_of_one_principal_does_not_touch_another() -> None:
