@@ -235,18 +235,8 @@ class Call(ABC, Generic[OriginT_co]):
         """Report progress whenever the body has not for this long, if the request of the open leg asked for progress."""
         if self.facts.terms.progress_token is not None:
             reports = self._opened_reports()
-            self.services.supervisor.spawn(self._send_heartbeats, reports, seconds, reports.begin_heartbeat())
-
-    async def _send_heartbeats(self, reports: ProgressReports, seconds: float, leg: trio.CancelScope) -> None:
-        """Report progress whenever the call has reported none for this long, until its leg is cancelled."""
-        with leg:
-            while True:
-                due = reports.sent_at + seconds
-                await trio.sleep_until(due)
-                # The body may have reported meanwhile, which puts the heartbeat off.
-                if reports.sent_at + seconds <= due:
-                    reports.sent_at = trio.current_time()
-                    self._send_heartbeat(reports)
+            send, leg = partial(self._send_heartbeat, reports), reports.begin_heartbeat()
+            self.services.supervisor.spawn(reports.send_heartbeats, send, seconds, leg)
 
     def _send_heartbeat(self, reports: ProgressReports) -> None:
         """Send one heartbeat, unless its reader is slow or the memory budget has no room for it."""

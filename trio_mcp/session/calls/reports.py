@@ -16,6 +16,7 @@ An author's value that a heartbeat has reached or passed is sent as the next flo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import trio
 
@@ -95,6 +96,17 @@ class ProgressReports:
         self.sent_at = trio.current_time()
         self.heartbeat = trio.CancelScope()
         return self.heartbeat
+
+    async def send_heartbeats(self, send: Callable[[], None], seconds: float, leg: trio.CancelScope) -> None:
+        """Call `send` whenever nothing was reported for this long, until the leg is cancelled."""
+        with leg:
+            while True:
+                due = self.sent_at + seconds
+                await trio.sleep_until(due)
+                # The body may have reported meanwhile, which puts the heartbeat off.
+                if self.sent_at + seconds <= due:
+                    self.sent_at = trio.current_time()
+                    send()
 
     def end_heartbeat(self) -> None:
         """End the heartbeat, if there is one, because the leg has ended."""
