@@ -14,6 +14,7 @@ from trio_mcp.session.calls.legs import (
     OpenQuestion,
     OpenQuestionRecord,
     Position,
+    asked_in_order,
 )
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult, RequestedSchema
 
@@ -140,7 +141,7 @@ def test_questions_are_ordered_by_branch_and_then_as_asked() -> None:
     legs.questions.update(
         {"b/10-1": asked((10, 1)), "b/2-1": asked((2, 1)), "seat": asked((1,)), "b/2/1-1": asked((2, 1, 1))}
     )
-    assert list(legs.in_order()) == ["seat", "b/2-1", "b/2/1-1", "b/10-1"]
+    assert list(asked_in_order(legs.questions)) == ["seat", "b/2-1", "b/2/1-1", "b/10-1"]
 
 
 KEY, OTHER = OpenQuestionRecord("elicitation/create", "f"), OpenQuestionRecord("elicitation/create", "g")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +17,14 @@ from task_talk import DECLARES, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.base.shared_limits import STORED_OUTCOMES
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY, Encoded
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session.keyed_calls import KeyTable
 from trio_mcp.session.recovery import key_store
-from trio_mcp.session.recovery.key_store import KEY_KIND
+from trio_mcp.session.recovery.key_store import KEY_KIND, CallKey
 from trio_mcp.session.recovery.log import LOG_KIND
 from trio_mcp.storage import Change
 from trio_mcp.stores.sealed import entry_place
@@ -482,3 +487,18 @@ def hold_after_claim(only: Process) -> trio.Event:
 
     only.store.on_write = on_write
     return go_on
+
+
+async def test_an_outcome_that_is_stored_when_another_process_has_taken_the_call_over_leaves_nothing_counted() -> None:
+    budget, stored = MemoryBudget(), list[Any]()
+    claim: Any = SimpleNamespace(end_soon=lambda outcome, then: stored.append(partial(then, outcome)))
+    call: Any = SimpleNamespace(is_answering=False, actor=SimpleNamespace(cancel=lambda _reason: None))
+    before = budget.statistics().drawn
+    with closing(KeyTable(60, budget)) as keys:
+        keyed = keys.begin(CallKey(b"digest", b"request", None))
+        keyed.claim, keyed.call = claim, call
+        assert keyed.end_leg(Encoded(b"{}"))
+        keyed.runs_elsewhere()
+        (write_has_ended,) = stored
+        write_has_ended()
+        assert (len(keys), budget.statistics().drawn) == (0, before)

@@ -16,7 +16,7 @@ without authentication to whoever knows it. Requests without a key cost one sear
 #                                             It waits for it while it is being stored
 #     end                          `_kept`    the same, for the grace period
 #     then                         `_used`    LOST, for KEY_LIFE
-#     then                         -          is a new call, unless it says that it is a repeat: see `may_have_run`
+#     then                         -          is a new call, unless it says that it is a repeat: see `_may_have_run`
 #
 # Where there are too many, or the memory budget has no room, the oldest move on early: of a caller over its share its own
 # (`OldestFirst`). A call that is LOST runs again only if its tool says that this does no harm (`Plan.repeatable`); else the error
@@ -138,19 +138,6 @@ def short_digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def may_have_run(key: CallKey, instance: str, *, forgotten_until: float, alone: bool) -> bool:
-    """Return whether the call of a repeat whose key is unknown may have run: in another process, or too long ago.
-
-    Args:
-        instance: of this process.
-        forgotten_until: see `KeyTable`.
-        alone: no other process may have received the first request in place of this one.
-    """
-    if key.repeat_of is None:
-        return False
-    return key.repeat_of != instance or not alone or trio.current_time() < forgotten_until
-
-
 class NewCall(NamedTuple):
     """What is to run under a key.
 
@@ -251,12 +238,15 @@ class IdempotencyKeys:
             self._table.begin(key).run(call)
 
     def _may_have_run(self, key: CallKey, facts: RequestFacts) -> bool:
+        """Return whether the call of a key that is not known may have run: too long ago, or in another process."""
         if self._table.was_used(key):
             return True
+        if key.repeat_of is None:
+            return False
         # Those of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
         alone = self._services.keys is None or not (facts.own_headers and facts.terms.asks_in_rounds)
-        forgotten_until = self._table.forgotten_until(key.owner)
-        return may_have_run(key, self._services.node, forgotten_until=forgotten_until, alone=alone)
+        is_forgotten = trio.current_time() < self._table.forgotten_until(key.owner)
+        return key.repeat_of != self._services.node or not alone or is_forgotten
 
     def _begin(self, key: CallKey, request: KeyedRequest, *, as_task: bool) -> KeyedCall:
         """Note a key whose call does not run yet; until then all requests with it wait."""

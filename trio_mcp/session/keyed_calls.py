@@ -330,6 +330,8 @@ class KeyTable:
         if self._open.get(keyed.key.digest) is keyed:
             del self._open[keyed.key.digest]
         self._account.give_back(keyed.size, keyed.key.owner)
+        # Its outcome may still come, which is counted then until it is sent: another process runs the call meanwhile.
+        keyed.size = 0
 
     def ended(self, keyed: KeyedCall) -> None:
         """Keep the outcome of a call that is over, for the grace period."""

@@ -27,7 +27,7 @@ from .call import BECOMES_OUTSIDE, Call
 from .ended import EndedCall, repeat_or_reject
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
-from .legs import Decision, LegBook, OpenQuestion, claim_place, with_timeout
+from .legs import Decision, LegBook, OpenQuestion, asked_in_order, claim_place, with_timeout
 from .memory import CallMemory, StatePayload
 
 T = TypeVar("T", bound=Model)
@@ -278,7 +278,9 @@ class CallInRounds(Call[RequestDigest]):
             legs.call_id = services.directory.add(self)
         payload = with_timeout(payload, legs.questions.values())
         state = services.sealer.seal(facts.principal, facts.method, self._origin, legs.call_id, legs.number, payload)
-        return facts.terms.codec.encode_round(facts.method, legs.in_order(), state, services.server_info_json)
+        return facts.terms.codec.encode_round(
+            facts.method, asked_in_order(legs.questions), state, services.server_info_json
+        )
 
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
         kept_bytes = legs.finish(final)

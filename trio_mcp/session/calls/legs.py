@@ -131,6 +131,15 @@ CANCELLED_WHILE_PARKED: Mapping[CancelReason | None, Position] = {
 GONE_REASONS = (CancelReason.CLIENT, CancelReason.DISCONNECT)
 
 
+def asked_in_order(questions: Mapping[str, OpenQuestion]) -> dict[str, tuple[str, Model]]:
+    """Return method and params of open questions by key, in an order that every run of the body has.
+
+    Trio starts sibling tasks in any order, so the order of arrival would differ from run to run.
+    """
+    ordered = sorted(questions.items(), key=lambda item: item[1].order)
+    return {key: (asked.question.method, asked.question.params) for key, asked in ordered}
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class LegBook:
     """The legs of one call. `number` is the leg that runs, or ran last; the first is 1."""
@@ -228,14 +237,6 @@ class LegBook:
         return {
             key: OpenQuestionRecord(asked.question.method, asked.fingerprint) for key, asked in self.questions.items()
         }
-
-    def in_order(self) -> dict[str, tuple[str, Model]]:
-        """Return method and params of the open questions by key, in an order that every run of the body has.
-
-        Trio starts sibling tasks in any order, so the order of arrival would differ from run to run.
-        """
-        ordered = sorted(self.questions.items(), key=lambda item: item[1].order)
-        return {key: (asked.question.method, asked.question.params) for key, asked in ordered}
 
     def kept_bytes(self) -> int:
         """Return the size of the kept outcomes."""

@@ -23,9 +23,9 @@ from ...protocol.jsonrpc import ErrorDetail
 from ...protocol.sealing.request_state import KeyRing, from_base64url, to_base64url
 from ...runtime.loop_turn import LoopTurn
 from ...storage import Record
-from ...types import CallToolRequestParams, CallToolResult, JsonObject, JsonValue, Model, Task
+from ...types import CallToolRequestParams, CallToolResult, JsonObject, JsonValue, Task
 from ..calls.facts import RequestFacts
-from ..calls.legs import OpenQuestion
+from ..calls.legs import OpenQuestion, asked_in_order
 from ..envelope import Caller
 from ..options import TaskOptions
 
@@ -327,12 +327,6 @@ def task_state(
         poll_interval_ms=round(options.poll_interval * 1000),
     )
     return TaskState(task, asked=asked_in_order(questions), outcome=ended)
-
-
-def asked_in_order(questions: Mapping[str, OpenQuestion]) -> dict[str, tuple[str, Model]]:
-    """Return method and params of open questions by key, in the order of the branches that asked and then in theirs."""
-    ordered = sorted(questions.items(), key=lambda item: item[1].order)
-    return {key: (asked.question.method, asked.question.params) for key, asked in ordered}
 
 
 def iso_time(seconds: float) -> str:
