@@ -200,6 +200,29 @@ async def test_listening_needs_the_scopes_of_the_resources() -> None:
         assert acknowledged["notifications"]["resourceSubscriptions"] == ["notes://open"]
 
 
+async def test_a_subscription_to_a_folder_says_nothing_of_what_its_caller_may_not_read() -> None:
+    server = Server("library", version="1")
+    for name, options in {"open": {}, "hidden": {"visible": is_admin}, "scoped": {"scopes": ["admin"]}}.items():
+        server.add_resource(f"notes://all/{name}", lambda: "x", **options)  # type: ignore[arg-type]
+    uris = [f"notes://all/{name}" for name in ("hidden", "scoped", "open")]
+    for caller, seen in ((READER, uris[2:]), (None, uris[2:]), (ADMIN, uris)):
+        async with called_by(caller, server, Legacy) as talk:
+            assert "result" in await send(talk, Legacy, "resources/subscribe", uri="notes://all")
+            for uri in uris:
+                server.resource_updated(uri)
+            for uri in seen:
+                assert (await talk.notification("notifications/resources/updated"))["uri"] == uri
+            await talk.silence()
+        async with called_by(caller, server, Modern) as talk:
+            talk.ask("subscriptions/listen", notifications={"resourceSubscriptions": ["notes://all"]})
+            await talk.notification("notifications/subscriptions/acknowledged")
+            for uri in uris:
+                server.resource_updated(uri)
+            for uri in seen:
+                assert (await talk.notification("notifications/resources/updated"))["uri"] == uri
+            await talk.silence()
+
+
 async def test_mounted_items_keep_their_restrictions(era: type[Legacy]) -> None:
     outer = Server("outer", version="1")
     outer.mount("lib", library())

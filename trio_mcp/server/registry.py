@@ -12,12 +12,11 @@ from ..errors import ResourceNotFound
 from ..protocol.revisions import TASKS_EXTENSION
 from ..protocol.uri.uris import ascii_uri, check_uri, is_kept_here, normal_uri
 from ..runtime.loop_turn import LoopTurn
-from ..session import RequestCheck, RequestFacts, Route
+from ..session import Caller, RequestCheck, Route
 from ..session.calls.facts import TaskSupport
 from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import (
     JsonObject,
-    Model,
     PromptsCapability,
     ResourcesCapability,
     ServerCapabilities,
@@ -177,19 +176,17 @@ class Registry:
             found = None if matching is None else matching[0]
         return None if found is None else found.access
 
-    def check_subscription(self, facts: RequestFacts, params: Model) -> None:
-        """Check the caller of a subscription to a resource.
+    def check_reader(self, caller: Caller | None, uri: str, turn: LoopTurn) -> None:
+        """Check who subscribes to a resource.
 
         Raises:
-            ResourceNotFound: it does not see the resource.
+            ResourceNotFound: the caller does not see the resource.
             RemoteProtocolError: -32600, it lacks the scopes; -32602, that is not a URI.
         """
-        assert isinstance(params, types.SubscribeRequestParams)
         if self._restricted_resources.items() or self._restricted_templates.items():
-            check_uri(params.uri)
-            access = self.access_to(params.uri, facts.turn)
-            if access is not None:
-                access.check(facts.caller, f"the resource {params.uri[:128]}", partial(ResourceNotFound, params.uri))
+            check_uri(uri)
+            if (access := self.access_to(uri, turn)) is not None:
+                access.check(caller, f"the resource {uri[:128]}", partial(ResourceNotFound, uri))
 
     def scopes(self) -> frozenset[str]:
         """Return the scopes that the tools, prompts and resources need."""
@@ -318,10 +315,9 @@ def routes_of(registry: Registry, settings: PageSettings, search: SearchedTools 
 
 
 def request_checks_of(registry: Registry, search: SearchedTools | None = None) -> Mapping[str, RequestCheck]:
-    """Return the functions that check a request that no route sees, since it continues a call or subscribes, by method."""
+    """Return the functions that check a request that continues a call, which no route sees, by method."""
     return {
         "tools/call": partial(check_retry, registry.tools) if search is None else search.check_retry,
         "prompts/get": lambda facts, params: server.data.prompts.check_prompt(registry.prompts, facts, params),
         "resources/read": lambda facts, params: server.data.resources.check_reading(registry.access_to, facts, params),
-        "resources/subscribe": registry.check_subscription,
     }

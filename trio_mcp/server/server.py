@@ -410,6 +410,7 @@ class Server(Composition, metaclass=AnsweredType):
             request_checks=request_checks_of(self._registry, search),
             threads=[self._threads, *threads_of(self._registry)],
             missing_scopes=missing_scopes_of(self._registry, search),
+            check_reader=self._registry.check_reader,
             message_middleware=tuple(self._message_middleware),
             followers=followers_of(self._registry, states),
         )

@@ -18,7 +18,7 @@ import trio
 from .. import session
 from ..base.checks import check_int
 from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
-from ..errors import ResourceNotFound
+from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded, Request
 from ..protocol.revisions import IDEMPOTENCY, REVISIONS
@@ -48,6 +48,14 @@ MissingScopes: TypeAlias = Callable[[Request, Callable[[], Caller | None]], froz
 """Returns the scopes that a request needs, if its caller, which the function returns, lacks one of them."""
 
 
+CheckReader: TypeAlias = Callable[[Caller | None, str, LoopTurn], None]
+"""Raises `ResourceNotFound` if a caller does not see a URI, and `RemoteProtocolError` if it lacks the scopes of it."""
+
+
+def everybody_reads(_caller: Caller | None, _uri: str, _turn: LoopTurn) -> None:
+    pass
+
+
 def no_scopes(_request: Request, _caller: Callable[[], Caller | None]) -> frozenset[str]:
     return frozenset()
 
@@ -61,10 +69,10 @@ class Offers(CallOffers):
         identity: the name and version of the server.
         capabilities: to declare.
         instructions: how a model should use the server.
-        request_checks: checks of requests that continue a call, and of `resources/subscribe`, by method; the others are checked
-            by their route.
+        request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
         threads: where plain functions run, for the statistics.
         missing_scopes: for a transport that can reject a request before it is served, as HTTP does with 403.
+        check_reader: raises unless a caller may subscribe to a resource.
         message_middleware: sees each message of a client; see `middleware.py`.
         followers: of the resources that have subscribers.
     """
@@ -76,6 +84,7 @@ class Offers(CallOffers):
     request_checks: Mapping[str, RequestCheck] = field(default_factory=dict[str, RequestCheck])
     threads: Sequence[ThreadLimiter] = ()
     missing_scopes: MissingScopes = no_scopes
+    check_reader: CheckReader = everybody_reads
     message_middleware: Sequence[MessageMiddleware] = ()
     followers: Sequence[Follower] = ()
 
@@ -186,20 +195,25 @@ class Service:
     def _serve_task_request(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
         return self._task_routes[facts.method](facts, params)
 
-    def may_subscribe(self, facts: RequestFacts, params: Model) -> bool:
+    def may_subscribe(self, caller: Caller | None, uri: str) -> bool:
         """Return whether a resource exists for a caller, as far as that matters: one that is not there may be some day.
 
         Raises:
             RemoteProtocolError: the caller lacks the scopes of the resource.
         """
-        check = self.offers.request_checks.get("resources/subscribe")
         try:
-            if check is not None:
-                check(facts, params)
+            self.offers.check_reader(caller, uri, self.turn)
         except ResourceNotFound:
             # Hidden from this caller: it gets the answer for a resource that does not exist.
             return False
         return True
+
+    def sees(self, caller: Caller | None, uri: str) -> bool:
+        """Return whether a caller may know of changes of a resource."""
+        try:
+            return self.may_subscribe(caller, uri)
+        except RemoteProtocolError:
+            return False
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account of the memory budget for what is held for a client."""

@@ -21,7 +21,7 @@ from .calls.asks_requests import CallByRequests
 from .calls.call import Body, Plan
 from .calls.facts import Asking, RequestFacts, SessionFacts
 from .calls.pending_asks import PendingAsks
-from .envelope import Envelope
+from .envelope import Caller, Envelope
 from .replies import OwnTarget
 from .service import Service
 from .sizes import SUBSCRIPTION_SIZE
@@ -112,8 +112,9 @@ class SessionState:
         self._connection.terms.log_threshold.level = snapshot.log_level
         if snapshot.initialized:
             self.initialized()
+        # Who the caller is, its next request says; until then it gets no news of resources that need scopes.
         for uri in snapshot.watched:
-            self._watch(uri)
+            self._watch(uri, None)
         if snapshot.owner is not None:
             self._facts = self._new_facts(snapshot.owner)
 
@@ -273,14 +274,15 @@ class SessionState:
     def subscribe(self, params: Model, facts: RequestFacts) -> Model:
         """Subscribe to a resource. It may come before `notifications/initialized`, which it then implies."""
         assert isinstance(params, types.SubscribeRequestParams)
-        if self._service.may_subscribe(facts, params):
-            self._watch(params.uri)
+        if self._service.may_subscribe(facts.caller, params.uri):
+            self._watch(params.uri, facts.caller)
             self.changes += 1
         return EmptyResult()
 
-    def _watch(self, uri: str) -> None:
+    def _watch(self, uri: str, caller: Caller | None) -> None:
         self.initialized()
         assert self._subscriber is not None
+        self._subscriber.sees = partial(self._service.sees, caller)
         size = 0 if uri in self._subscriber.uris else SUBSCRIPTION_SIZE + len(uri)
         self._check(size)
         self._service.subscriptions.subscribe(self._subscriber, uri)

@@ -125,11 +125,23 @@ class Subscriber:
 
     Attributes:
         task_ids: the tasks whose news it gets; set before it is added.
+        sees: returns whether a resource exists for it; a subscription may be to what others are parts of.
         pending: the changes that were not taken yet, each once.
         is_waiting: a task waits until the reader is ready, and will take the changes then.
     """
 
-    __slots__ = ("_characters", "caller", "is_waiting", "limit", "lists", "on_change", "pending", "task_ids", "uris")
+    __slots__ = (
+        "_characters",
+        "caller",
+        "is_waiting",
+        "limit",
+        "lists",
+        "on_change",
+        "pending",
+        "sees",
+        "task_ids",
+        "uris",
+    )
 
     def __init__(
         self,
@@ -144,6 +156,7 @@ class Subscriber:
         self.caller = caller
         self.uris: dict[str, None] = {}
         self.task_ids: tuple[str, ...] = ()
+        self.sees: Callable[[str], bool] = lambda _uri: True
         self.pending: dict[Change, None] = {}
         self.is_waiting = False
         self._characters = 0
@@ -370,7 +383,8 @@ class Subscriptions:
             changes[self._announced.popleft()] = None
         for change in changes:
             for subscriber, wanted in self._subscribers_of(change):
-                subscriber.enqueue(wanted)
+                if wanted.uri is None or subscriber.sees(wanted.uri):
+                    subscriber.enqueue(wanted)
 
     def _subscribers_of(self, change: Change) -> list[tuple[Subscriber, Change]]:
         """Return the subscribers of a change, each with the change as it subscribed to it."""
