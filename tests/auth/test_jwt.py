@@ -112,6 +112,10 @@ def part(value: object) -> str:
     return urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
 
 
+def deep() -> str:
+    return urlsafe_b64encode(b'{"alg":"ES256","x":' + b"[" * 3_000).rstrip(b"=").decode()
+
+
 async def test_no_key_but_the_issuers_signs() -> None:
     other = ECKey.generate_key("P-256")
     kid = ISSUER.jwks["keys"][0]["kid"]  # type: ignore[index,call-overload]
@@ -138,6 +142,8 @@ async def test_no_key_but_the_issuers_signs() -> None:
         f"{part({'alg': ['ES256'], 'kid': kid})}.{body}.{signature}",
         f"{part({'alg': 'ES256', 'kid': [kid]})}.{body}.{signature}",
         f"{part([])}.{body}.{signature}",
+        f"{deep()}.{body}.{signature}",
+        f"{head}.{deep()}.{signature}",
         "opaque",
         "a.b.c",
         "....",

@@ -249,6 +249,15 @@ async def test_an_issuer_without_a_realm_cannot_name_its_users_like_those_of_ano
     assert await outcome(verifier, home.token("partners", audience=AUDIENCE)) == "partners"
 
 
+async def test_any_of_may_be_a_part_of_another() -> None:
+    inner = any_of(jwt("https://a.test"), static({LISTED: "bot"}))
+    with pytest.raises(ValueError, match="realm="):
+        any_of(inner, jwt("https://b.test"))
+    outer = any_of(inner, jwt("https://b.test", realm="b"))
+    assert list(outer.issuers) == ["https://a.test", "https://b.test"]
+    assert await outcome(outer, LISTED) == "bot"
+
+
 def test_any_of_lacks_an_audience_if_one_of_its_members_does() -> None:
     with pytest.raises(ValueError, match="audience="):
         any_of(jwt("https://a.test"), static({LISTED: "bot"})).check()

@@ -160,6 +160,7 @@ async def test_scopes_in_tokens_have_the_prefix_or_not() -> None:
         ({"name": 7}, "name"),
         ({"metadata_url": "not a url"}, "URL"),
         ({"scope_prefix": None}, "scope_prefix"),
+        ({"scope_prefix": "a b"}, "scope_prefix"),
     ],
 )
 def test_a_wrong_setting_is_an_error_that_says_what_to_write(options: Any, text: str) -> None:

@@ -250,6 +250,17 @@ async def test_a_function_may_reject_credentials_too() -> None:
         assert reply.headers["www-authenticate"] == 'Bearer error="insufficient_scope", scope="a b"'
 
 
+@pytest.mark.parametrize(
+    "options", [(500, "e", "why"), (401, 'a"b', "why"), (403, "e", "why", ["a b"]), (403, "e", "why", "text")]
+)
+async def test_a_rejection_that_no_response_can_have_is_a_failure_of_the_hook(options: Any) -> None:
+    async def check(headers: Headers) -> Caller | None:
+        raise CredentialsRejected(*options)
+
+    async with guarded(check) as peer:
+        assert (await http("POST", "/mcp")(peer, {})).status == 500
+
+
 async def test_an_open_stream_ends_when_its_token_expires(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, Literal, TypeAlias
 
 from ..session import Caller
+from ..session.envelope import check_scopes
 
 RETRY_AFTER: Final = 5
 """Seconds after which credentials that could not be verified may be sent again."""
@@ -23,13 +24,18 @@ class CredentialsRejected(Exception):
         error: the code in the challenge, such as "invalid_token".
         reason: for the log only; the caller gets the same response for every reason.
         scopes: what the request needs, if it is known.
+
+    Raises:
+        ValueError: there is no such status, or a challenge cannot have the code or a scope.
     """
 
     def __init__(self, status: Literal[400, 401, 403], error: str, reason: str, scopes: Collection[str] = ()) -> None:
         super().__init__(reason)
+        if status not in (400, 401, 403):
+            raise ValueError(f"status must be 400, 401 or 403, not {status!r:.40}; raise CannotVerify for 503")
         self.status = status
-        self.error = error
-        self.scopes = scopes
+        (self.error,) = check_scopes("error", [error]) if error else ("",)
+        self.scopes = check_scopes("scopes", scopes)
 
 
 class CannotVerify(Exception):

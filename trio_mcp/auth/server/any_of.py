@@ -25,33 +25,37 @@ def any_of(*verifiers: Verifier) -> Verifier:
         check_verifier("each argument of any_of", verifier)
     if not verifiers:
         raise ValueError("any_of needs a verifier, such as any_of(jwt(...), static({...}))")
+    members = [member for each in verifiers for member in (each.members if isinstance(each, AnyOf) else (each,))]
     issuers: dict[str, str] = {}
-    for verifier in verifiers:
+    for verifier in members:
         if verifier.issuer and issuers.setdefault(verifier.realm, verifier.issuer) != verifier.issuer:
             raise ValueError(
                 f"any_of: {issuers[verifier.realm]} and {verifier.issuer} may give two people the same name: "
                 'write realm= for one of them, as in jwt(..., realm="partner")'
             )
-    return AnyOf(verifiers)
+    return AnyOf(members)
 
 
 class AnyOf(Verifier):
-    """Verifies tokens in several ways; `any_of` makes one."""
+    """Verifies tokens in several ways; `any_of` makes one.
 
-    def __init__(self, verifiers: Sequence[Verifier]) -> None:
-        self._verifiers = verifiers
-        self._realms = tuple(f"{each.realm}:" for each in verifiers if each.realm)
-        audiences = [each.audience for each in verifiers if each.issuer]
-        self.audience = None if None in audiences else ""
+    Attributes:
+        members: the ways.
+    """
+
+    def __init__(self, members: Sequence[Verifier]) -> None:
+        self.members = members
+        self._realms = tuple(f"{each.realm}:" for each in members if each.realm)
+        self.audience = None if any(each.audience is None for each in members) else ""
 
     @property
     def issuers(self) -> Collection[str]:
         """Those of all verifiers, in their order."""
-        return list(dict.fromkeys(issuer for each in self._verifiers for issuer in each.issuers))
+        return list(dict.fromkeys(issuer for each in self.members for issuer in each.issuers))
 
     def bound(self, audience: str, complete: Complete) -> Verifier:
         """See `Verifier`."""
-        return AnyOf([each.bound(audience, complete) for each in self._verifiers])
+        return AnyOf([each.bound(audience, complete) for each in self.members])
 
     def owns(self, token: str, issuer: str | None) -> bool | None:
         """Whether one of the verifiers does."""
@@ -59,12 +63,12 @@ class AnyOf(Verifier):
 
     async def prepare(self) -> None:
         """Prepare all of them, one after another: each may take some seconds, in the background."""
-        for each in self._verifiers:
+        for each in self.members:
             await each.prepare()
 
     def cached(self, token: str) -> Caller | None:
         """See `Verifier`."""
-        for verifier in self._verifiers:
+        for verifier in self.members:
             caller = verifier.cached(token)
             if caller is not None:
                 return self._in_its_realm(verifier, caller)
@@ -83,8 +87,8 @@ class AnyOf(Verifier):
         raise failure
 
     def _owners(self, token: str, issuer: str | None) -> Sequence[Verifier]:
-        owners = [each for each in self._verifiers if each.owns(token, issuer)]
-        return owners or [each for each in self._verifiers if each.owns(token, issuer) is None]
+        owners = [each for each in self.members if each.owns(token, issuer)]
+        return owners or [each for each in self.members if each.owns(token, issuer) is None]
 
     def _in_its_realm(self, verifier: Verifier, caller: Caller) -> Caller:
         # An issuer without a realm could name its user "partner:alice".

@@ -222,7 +222,7 @@ class JwtVerifier(CachingVerifier):
         try:
             signed = extract_compact(token.encode(), registry=self._registry)
             header: JsonObject = signed.headers()
-        except (JoseError, ValueError, TypeError):
+        except (JoseError, ValueError, TypeError, RecursionError):
             raise refused("not a JWT") from None
         kid, algorithm, kind = header.get("kid"), header.get("alg"), header.get("typ", "jwt")
         if not isinstance(algorithm, str) or algorithm not in self._settings.algorithms:

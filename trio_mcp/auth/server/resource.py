@@ -63,6 +63,7 @@ class ProtectedResource(Authenticator):
         self.resource = check_resource(resource)
         check_verifier("verifier", verifier)
         self._prefix = check_str("scope_prefix", scope_prefix)
+        check_scopes("scope_prefix", [scope_prefix] if scope_prefix else ())
         self._implied = {scope: check_scopes(f"implied[{scope!r}]", more) for scope, more in implied.items()}
         self._required = _without_offline("required", required)
         self._given = frozenset[str]() if scopes == "all" else _without_offline("scopes", scopes)
