@@ -53,11 +53,13 @@ class Provider:
         *,
         form: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        seconds: float = 10.0,
     ) -> Reply:
         assert url.startswith(f"{self.url}/")
         self.requests[url.removeprefix(self.url)] += 1
-        await trio.sleep(self.seconds)
-        if self.down:
+        with trio.move_on_after(seconds) as waiting:
+            await trio.sleep(self.seconds)
+        if self.down or waiting.cancelled_caught:
             raise AuthorizationError(f"{url} cannot be reached", kind=AuthorizationErrorKind.UNAVAILABLE)
         if form is not None:
             self.forms.append((form, headers or {}))

@@ -158,6 +158,13 @@ async def test_an_issuer_that_does_not_answer_is_no_failure_of_the_token(status:
     assert provider.requests[METADATA] == 1
 
 
+async def test_a_slow_issuer_is_given_up_before_the_request_is(provider: Provider, autojump_clock: MockClock) -> None:
+    verifier = asking(provider, endpoint=f"{provider.url}/introspect")
+    provider.seconds = 60
+    assert await outcome(verifier, "good") == "cannot verify"
+    assert trio.current_time() == 5  # a hook has 10 seconds
+
+
 def test_settings_of_introspection_are_checked_and_show_no_secret() -> None:
     good: dict[str, Any] = {"issuer": "https://issuer.test", "client_id": "a", "client_secret": "canary-secret"}
     assert "canary" not in repr(introspection(**good))

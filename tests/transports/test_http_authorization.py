@@ -240,6 +240,18 @@ async def test_if_the_issuer_cannot_be_asked_the_answer_is_503_and_one_record_a_
     assert len(records) <= 2  # and a summary at the end
 
 
+async def test_a_reason_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def check(headers: Headers) -> Caller | None:
+        raise CredentialsRejected(401, "invalid_token", "two\nlines\x1b[31m %s")
+
+    with caplog.at_level(logging.INFO):
+        async with guarded(check) as peer:
+            assert (await http("POST", "/mcp")(peer, {})).status == 401
+    (record,) = [record for record in caplog.records if "two" in record.getMessage()]
+    assert "\n" not in record.getMessage()
+    assert "\x1b" not in record.getMessage()
+
+
 async def test_a_function_may_reject_credentials_too() -> None:
     async def check(headers: Headers) -> Caller | None:
         raise CredentialsRejected(403, "insufficient_scope", "not enough", ["b", "a"])

@@ -15,6 +15,7 @@ import trio
 from trio_mcp.auth.challenges import write_challenge
 from trio_mcp.base.groups import split_group, without
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
+from trio_mcp.base.values import one_line
 from trio_mcp.http import Authenticate
 from trio_mcp.http.authenticator import CannotVerify, CredentialsRejected, as_authenticator
 from trio_mcp.protocol.jsonrpc import Request as RpcRequest
@@ -200,7 +201,7 @@ class Authentication:
             self._records.log("the credentials of requests cannot be verified: %s", refusal)
             return unverified(refusal.retry_after)
         # Each reason by itself: a client in the wrong must not hide what is wrong with another.
-        self._records.log(f"a request was refused: {refusal}", level=logging.INFO)
+        self._records.log(f"a request was refused: {one_line(str(refusal))}", level=logging.INFO)
         return self._rejection(refusal.status, refusal.error, refusal.scopes, root)
 
     def _rejection(

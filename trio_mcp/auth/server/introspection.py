@@ -17,7 +17,7 @@ from ...http.authenticator import CannotVerify, CredentialsRejected
 from ...types import JsonObject
 from ..addresses import Reach
 from ..fetching import fetch
-from .metadata import SharedRefresh, endpoint_in, issuer_metadata, read
+from .metadata import REFRESH_SECONDS, SharedRefresh, endpoint_in, issuer_metadata, read
 from .verifier import (
     CachingVerifier,
     Complete,
@@ -171,7 +171,7 @@ class IntrospectionVerifier(CachingVerifier):
         headers = {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}
         form = {"token": token, "token_type_hint": "access_token"}
         try:
-            reply = await fetch(endpoint, Reach.CONFIGURED, form=form, headers=headers)
+            reply = await fetch(endpoint, Reach.CONFIGURED, form=form, headers=headers, seconds=REFRESH_SECONDS)
         except AuthorizationError as error:
             raise CannotVerify(str(error)) from None
         if reply.status != 200:
