@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 
@@ -56,7 +57,14 @@ def bounded() -> Iterator[None]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads_files: None) -> Path:
     """The current folder, with the file of a server; the home is another one."""
-    for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "TRIO_MCP_KEYS", "SSL_CERT_FILE"):
+    for name in (
+        "XDG_CONFIG_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "TRIO_MCP_KEYS",
+        "SSL_CERT_FILE",
+        "TRIO_MCP_AUTH_DIR",
+        "XDG_STATE_HOME",
+    ):
         monkeypatch.delenv(name, raising=False)
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
@@ -90,6 +98,9 @@ def make_special(path: Path, kind: str) -> Callable[[], bool]:
     return lambda: (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
 
 
+PROTECTED = "https://mcp.example.com/mcp"
+LOGIN = f"../home/.local/state/trio-mcp/auth/{sha256(PROTECTED.encode()).hexdigest()[:32]}.json"
+
 INPUTS: dict[str, list[tuple[str, list[str]]]] = {
     **{name: [("fifo.py", ["fifo.py"])] for name in ("run", "serve", "dev", "list", "inspect", "bundle", "doctor")},
     **{name: [("fifo.py", ["fifo.py", "x"])] for name in ("call", "read", "prompt")},
@@ -108,6 +119,8 @@ INPUTS: dict[str, list[tuple[str, list[str]]]] = {
         ("../home/.claude.json", ["claude-code", "shop", "--yes"]),
     ],
     "publish": [("fifo.py", ["--server-json", "fifo.py"])],
+    "login": [("x.txt", [PROTECTED, "--client-id", "c", "--client-secret-file", "x.txt"])],
+    **{name: [(LOGIN, [PROTECTED])] for name in ("logout", "whoami")},
 }
 MORE_INPUTS = {
     "serve": [

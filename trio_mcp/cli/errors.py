@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from ..base.values import JsonValue
-from ..errors import Disconnected, LocalProtocolError, McpError, PeerError
+from ..errors import AuthorizationError, AuthorizationErrorKind, Disconnected, LocalProtocolError, McpError, PeerError
 
 
 class Status(IntEnum):
@@ -53,6 +53,9 @@ class CommandError(Exception):
         self.status = status
 
 
+NOT_REACHED: Final = (AuthorizationErrorKind.STORE, AuthorizationErrorKind.UNAVAILABLE)
+"""Why there is no token, if that is not a refusal: a file cannot be used, or a server cannot be reached."""
+
 DECLARED_BY = {"roots": "--root FOLDER", "sampling": "--sample TEXT"}
 """The option of `trio-mcp call` that declares a capability."""
 
@@ -91,6 +94,8 @@ def translate_errors(*, starts_file: bool = False, failed: str = "the server cou
     # Before `McpError`, whose subclass it is: arguments or answers that JSON cannot hold are the user's mistake.
     except LocalProtocolError as error:
         raise CommandError(str(error)) from error
+    except AuthorizationError as error:
+        raise CommandError(str(error), Status.UNREACHABLE if error.kind in NOT_REACHED else Status.REFUSED) from error
     except McpError as error:
         raise CommandError(str(error), Status.REFUSED) from error
     # The reader of the output has left. This is not about the server.
