@@ -473,3 +473,20 @@ def test_names_in_a_file_cannot_command_the_terminal(home: Path, capsys: pytest.
     said = capsys.readouterr().out
     assert {"\x1b", "\u202e"}.isdisjoint(said)
     assert len(said.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("host", "words", "expected"),
+    [
+        ("claude-desktop", [], True),
+        # It has a token already, or logs in by itself.
+        ("claude-desktop", ["--header", "Authorization=Bearer x"], False),
+        ("cursor", [], False),
+    ],
+)
+def test_a_host_that_only_starts_commands_needs_a_login_of_this_command(
+    home: Path, capsys: pytest.CaptureFixture[str], host: str, words: list[str], expected: bool
+) -> None:
+    url = "https://mcp.example.com/mcp"
+    assert install(host, url, "--name", "notes", *words) == Status.OK
+    assert (f"trio-mcp login {url}" in capsys.readouterr().err) == expected

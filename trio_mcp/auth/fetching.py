@@ -13,7 +13,7 @@ from functools import cache
 from ipaddress import ip_address
 from socket import SOCK_STREAM
 from ssl import SSLContext
-from typing import Final
+from typing import Final, cast
 from urllib.parse import unquote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -135,7 +135,8 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
-        self._backend = httpcore2.TrioBackend()
+        # Pyright sees the class that stands for it where Trio is not installed.
+        self._backend = cast("httpcore2.AsyncNetworkBackend", httpcore2.TrioBackend())
 
     async def connect_tcp(
         self,

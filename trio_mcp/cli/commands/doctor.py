@@ -99,7 +99,7 @@ async def server_checks(connecting: Connecting, timeout: float) -> AsyncIterator
         unknown = unknown or (problem is not None and wants_credentials(connecting.target, str(problem)))
         yield Check("ok", era, said) if problem is None else Check("warning", era, str(problem))
     if not reached:
-        why = f": 401, it does not know who calls; {GIVE_HEADER}" if unknown else ""
+        why = f": 401, it does not know who calls; log in with trio-mcp login, or {GIVE_HEADER}" if unknown else ""
         yield Check("error", "server", f"no client of either era can connect to it{why}")
     elif isinstance(connecting.target, UrlTarget):
         yield await host_check(connecting, timeout)

@@ -14,6 +14,7 @@ from typing import Final
 
 import click
 
+from ...base.values import shown_url
 from ...mcp_json import CommandServer, HostServer, UrlServer
 from ..command import command, run_command
 from ..connecting import started
@@ -21,6 +22,7 @@ from ..errors import CommandError, Status
 from ..hosts import HOSTS, Change, Host, as_member, read_for_change, scope_of, with_server
 from ..parameters import Pair, header_option, json_option, target_argument
 from ..targets.loading import load_python
+from ..targets.logins import login_for
 from ..targets.target import CommandTarget, PythonTarget, Target, UrlTarget, read_target
 from ..terminal.line_reading import Terminal
 from ..terminal.output import note, rich_screen, show_json, show_lines
@@ -112,12 +114,16 @@ def command_line(
                 f"{file.path} has a server {entry.name!r}: --force replaces it, --name takes another name"
             )
     change = with_server(file, entry.name, member)
-    return make(change, advice_for(host, path), dry_run=dry_run, yes=yes, as_json=as_json)
+    return make(change, advice_for(host, path, server, dict(headers)), dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def advice_for(host: Host, path: Path) -> str:
+def advice_for(host: Host, path: Path, server: Target, headers: Mapping[str, str]) -> str:
     """Return what a user has to do or to know after a server was added to a file."""
-    return host.project_note if host.project_note and scope_of(path, host) == "project" else host.note
+    note = host.project_note if host.project_note and scope_of(path, host) == "project" else host.note
+    # A host that takes URLs logs in by itself.
+    if isinstance(server, UrlTarget) and not host.takes_urls and login_for(server, headers) is not None:
+        return f"{note}\nIf the server asks for a login, log in here: trio-mcp login {shown_url(server.url)}"
+    return note
 
 
 def file_of(host: Host, *, project: bool, file: str | None) -> Path:

@@ -20,12 +20,13 @@ examples:
   trio-mcp run travel.py:server
   trio-mcp run app.py:make_server
   trio-mcp run shop.server
+  trio-mcp run https://mcp.example.com/mcp
   trio-mcp run https://mcp.example.com/mcp --header authorization='Bearer ...'
   trio-mcp run mcp.json:shop
 
 The server ends when stdin does, after --drain seconds at most, or on SIGTERM or SIGHUP. This is what the configuration of an MCP
 host starts. A server that is named by a URL, a command or the file of a host is passed on, in both eras: so a host that only
-starts commands reaches a URL.
+starts commands reaches a URL. There it uses the login of `trio-mcp login URL`.
 """
 
 
