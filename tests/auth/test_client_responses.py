@@ -20,10 +20,11 @@ from trio_mcp.auth import (
 )
 from trio_mcp.auth.addresses import Reach
 from trio_mcp.auth.challenges import Challenge
-from trio_mcp.auth.client.authorizer import LOGIN_SECONDS, Action, Authorizer, Tries, next_action
+from trio_mcp.auth.client.authorizer import LOGIN_SECONDS, Authorizer
 from trio_mcp.auth.client.grants import Tokens
 from trio_mcp.auth.client.logins import log_in, log_out
 from trio_mcp.auth.client.options import open_system_browser
+from trio_mcp.auth.client.responses import Action, Tries, next_action
 from trio_mcp.base.groups import cause_chain
 from trio_mcp.errors import AuthorizationErrorKind as Kind
 

@@ -1,19 +1,5 @@
 """The credentials for one server: sends tokens, refreshes them, and logs in when the server asks for it."""
 
-# What a response means. `next_action` is this table; `Attempts` carries it out.
-#
-#   response                    state                                            action
-#   ------------------------    ---------------------------------------------    ------------------------------------------------
-#   401 with a new nonce        bound tokens, not tried for this request         PROVE: the same token with another proof
-#   401                         the store has other tokens by now                ADOPT: try again with those
-#   401                         a refresh token, not tried for this request      REFRESH, then try again
-#   401                         fewer than 2 logins for this request             LOG_IN: discover again, since the issuer may
-#                                                                                have moved; then try again
-#   401                         else                                             REFUSE: `AuthorizationError`
-#   403 insufficient_scope      fewer than 2 step-ups for this request, and      STEP_UP: log in with more scopes, try again
-#                               for these scopes in this channel
-#   any other                                                                    RETURN: the response is the caller's
-#
 # Before a request, tokens that expire within 30 seconds are refreshed. A refresh runs under the lock of the store: whoever gets
 # the lock second finds other tokens there, and adopts them. A login runs in a task of the channel, survives the request that
 # asked for it, and is joined by others that need one.
@@ -25,8 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -38,12 +23,13 @@ from ...base.values import shown_url
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from .. import client as late
 from ..addresses import Reach, is_loopback
-from ..challenges import Challenge, parse_challenges
+from ..challenges import Challenge
 from ..uris import canonical, origin, over_http, split_url
 from .driver import Driver
 from .flow import INVALID_CLIENT, Flow, LoginRequest, client_of, log_in, without_refresh
-from .grants import BEARER, DPOP, Tokens, refresh
+from .grants import DPOP, Tokens, refresh
 from .redirects import RedirectPage, open_redirect_page
+from .responses import MAX_STEP_UPS, SCHEMES, Action, Tries, challenge_in, next_action
 from .stored import Login, login_required
 
 if TYPE_CHECKING:
@@ -56,60 +42,8 @@ EXPIRES_SOON: Final = 30.0
 REFRESH_SECONDS: Final = 20.0
 """Seconds from sending a refresh token until its answer is stored, in which no cancel comes through."""
 LOGIN_SECONDS: Final = 300.0
-MAX_LOGINS: Final = 2
-MAX_STEP_UPS: Final = 2
-MAX_ADOPTIONS: Final = 3
 MAX_REMEMBERED: Final = 1000
 """Scopes that are remembered; a server that asks for more gets no further login."""
-NO_CHALLENGE: Final = Challenge("", {})
-SCHEMES: Final = {BEARER: "Bearer", DPOP: "DPoP"}
-
-
-class Action(Enum):
-    """What is done about a response."""
-
-    RETURN = auto()
-    PROVE = auto()
-    ADOPT = auto()
-    REFRESH = auto()
-    LOG_IN = auto()
-    STEP_UP = auto()
-    REFUSE = auto()
-
-
-@dataclass(slots=True)
-class Tries:
-    """What was done for one request so far."""
-
-    proofs: int = 0
-    adoptions: int = 0
-    refreshes: int = 0
-    logins: int = 0
-    step_ups: int = 0
-
-
-def next_action(
-    status: int, error: str, sent: Tokens | None, stored: Tokens | None, tries: Tries, *, is_new_nonce: bool = False
-) -> Action:
-    """Return what to do about a response.
-
-    Args:
-        error: the code in its challenge.
-        sent: the tokens that the request had.
-        stored: the tokens in the store now.
-        is_new_nonce: the response has a nonce that was not known.
-    """
-    if status == 403 and error == "insufficient_scope" and tries.step_ups < MAX_STEP_UPS:
-        return Action.STEP_UP
-    if status != 401:
-        return Action.RETURN
-    if sent is not None and sent.kind == DPOP and is_new_nonce and not tries.proofs:
-        return Action.PROVE
-    if stored is not None and (sent is None or stored.access != sent.access) and tries.adoptions < MAX_ADOPTIONS:
-        return Action.ADOPT
-    if stored is not None and stored.refresh is not None and not tries.refreshes:
-        return Action.REFRESH
-    return Action.LOG_IN if tries.logins < MAX_LOGINS else Action.REFUSE
 
 
 class Attempts:
@@ -174,13 +108,6 @@ class Attempts:
                 text = f"{authorizer.shown} refuses every token that its own authorization server returns"
                 raise AuthorizationError(text, kind=Kind.REFUSED)
         return True
-
-
-def challenge_in(header: str) -> Challenge:
-    """Return the challenge that says most, of those that ask for a token."""
-    found = [each for each in parse_challenges(header) if each.scheme in SCHEMES]
-    telling = (each for each in found if each.error or each.resource_metadata or each.scope)
-    return next(telling, NO_CHALLENGE)
 
 
 class RunningLogin:

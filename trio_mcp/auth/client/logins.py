@@ -9,10 +9,10 @@ from ...errors import AuthorizationError
 from ..addresses import Reach, is_loopback
 from ..fetching import fetch
 from ..uris import canonical, over_http, split_url
-from .authorizer import challenge_in
 from .client_authentication import authenticated
 from .driver import Driver
 from .options import OAuth
+from .responses import challenge_in
 from .steps import Post, Steps, fetched, rejection
 from .stored import Login, TokenStore
 
