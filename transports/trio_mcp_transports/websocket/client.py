@@ -114,16 +114,18 @@ class Opening(NamedTuple):
         A cancel leaves nothing open.
         """
         attempts = None if credentials is None else credentials.attempts("GET", self.url)
-        while True:
+        rejection: HandshakeRejected | None = None
+        while rejection is None or (attempts and await attempts.retry(rejection.status, rejection.headers)):
+            await trio.lowlevel.checkpoint()
             try:
                 # Without the limit of the connection: a login may take minutes.
                 own = {} if attempts is None else await attempts.headers()
                 return await self._open(made(), own)
-            except HandshakeRejected as rejection:
-                if attempts is None or not await attempts.retry(rejection.status, rejection.headers):
-                    raise Disconnected(f"{shown_url(self.url)}: {rejection}") from rejection.__cause__
+            except HandshakeRejected as error:
+                rejection = error
             except (OSError, HeadersFailed) as error:
                 raise Disconnected(f"{shown_url(self.url)}: {error_text(error)}") from error
+        raise Disconnected(f"{shown_url(self.url)}: {rejection}") from rejection.__cause__
 
     async def _open(self, channel: WebSocketChannel, own: Mapping[str, str]) -> WebSocketChannel:
         """Open a channel; it is closed again if that fails."""
