@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
 import pytest
+from joserfc.jwk import ECKey
 from pages import Names, Page
 from serving import served
 
@@ -34,11 +36,13 @@ async def test_a_program_without_its_user_says_what_to_type(monkeypatch: pytest.
         assert await page()["nightly"](url) == f"log in first: trio-mcp login {url}"
 
 
-async def test_the_settings_on_the_page_can_be_used() -> None:
+async def test_the_settings_on_the_page_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await page()["in_a_window"].browser("https://login.example.com") is None
     assert await page()["employee"].id_token()
-    for name in ("robot", "signing_robot", "pod", "employee", "in_a_window"):
-        async with page()[name].open("https://mcp.example.com/mcp") as credentials:
+    monkeypatch.setenv("ROBOT_KEY", json.dumps(ECKey.generate_key("P-256").as_dict(private=True)))
+    made = [page()[name] for name in ("robot", "pod", "employee", "in_a_window")]
+    for settings in (*made, page()["signing_robot"]()):
+        async with settings.open("https://mcp.example.com/mcp") as credentials:
             assert credentials.shown == "https://mcp.example.com/mcp"
 
 

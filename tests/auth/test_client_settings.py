@@ -16,6 +16,8 @@ from trio_mcp.auth.client.dpop import Proofs
 from trio_mcp.errors import AuthorizationErrorKind
 from trio_mcp.mcp_json import OAuthClient
 
+KEY = json.dumps(ECKey.generate_key("P-256").as_dict(private=True))
+
 
 @pytest.mark.parametrize(
     ("make", "error"),
@@ -32,6 +34,10 @@ from trio_mcp.mcp_json import OAuthClient
         (lambda: OAuth(scopes=[""]), ValueError),
         (lambda: OAuth(redirect_port=70000), ValueError),
         (lambda: ClientCredentials("c"), TypeError),
+        (lambda: ClientCredentials("c", private_key="canary"), ValueError),
+        (lambda: ClientCredentials("c", private_key=KEY, algorithm="RS256"), ValueError),
+        (lambda: ClientCredentials("c", private_key=KEY, algorithm="HS256"), ValueError),
+        (lambda: OAuth(client_id="c", private_key='{"kty": "oct", "k": "canary"}'), ValueError),
         (lambda: ClientCredentials("c", "canary", private_key="canary"), TypeError),
         (lambda: ClientCredentials("", "canary"), ValueError),
         (lambda: ClientCredentials("c", "canary", scopes="a"), TypeError),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from oidc_provider import Provider, agree, protected, provider
+from joserfc.jwk import ECKey
+from oidc_provider import Provider, agree, free_port, protected, provider
 
 from trio_mcp import Client
-from trio_mcp.auth import AuthorizationError, ClientCredentials, MemoryTokens, OAuth, TokenFiles
+from trio_mcp.auth import AuthorizationError, ClientCredentials, Login, MemoryTokens, OAuth, TokenFiles
 from trio_mcp.auth.client.logins import log_in, log_out
 from trio_mcp.errors import AuthorizationErrorKind, PeerError
 
@@ -225,3 +228,61 @@ async def test_a_server_error_is_not_a_question_of_authorization(idp: Provider, 
             async with Client.connect(url, auth=OAuth(browser=agree, store=files)) as client:
                 with pytest.raises(PeerError):
                     await client.call_tool("missing")
+
+
+async def test_a_client_may_be_known_by_the_url_of_its_metadata(idp: Provider, files: TokenFiles) -> None:
+    port, client_id = free_port(), "https://client.example/metadata.json"
+    document = {
+        "client_id": client_id,
+        "client_name": "A client",
+        "redirect_uris": [f"http://localhost:{port}/callback"],
+        "application_type": "native",
+        "token_endpoint_auth_method": "none",
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+    }
+    await idp.control("documents", url=client_id, document=document)
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            settings = OAuth(browser=agree, store=files, metadata_url=client_id, redirect_port=port)
+            login = await log_in(settings, url)
+    assert login.registration.client_id == client_id
+    assert await idp.requests("/reg") == 0
+
+
+async def test_a_program_may_sign_who_it_is(modules: Path) -> None:
+    key = ECKey.generate_key("P-256", {"alg": "ES256", "use": "sig", "kid": "k"}, private=True)
+    client_metadata = {
+        "client_id": "robot",
+        "token_endpoint_auth_method": "private_key_jwt",
+        "jwks": {"keys": [key.as_dict(private=False)]},
+        "grant_types": ["client_credentials"],
+        "redirect_uris": [],
+        "response_types": [],
+    }
+    auth = ClientCredentials("robot", private_key=json.dumps(key.as_dict(private=True)), scopes=["notes:read"])
+    async with provider(modules, clients=[client_metadata]) as idp, protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            async with Client.connect(url, auth=auth) as client:
+                assert (await client.call_tool("read")).text == "a note"
+
+
+async def test_a_refresh_token_that_is_used_twice_ends_the_login_and_the_user_logs_in(
+    idp: Provider, files: TokenFiles
+) -> None:
+    user = User()
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            first = await log_in(OAuth(browser=user, store=files), url)
+            assert await refreshed(files, url) == ""
+            # As without a lock: another process has used the refresh token.
+            await files.write(first)
+            assert await refreshed(files, url) == "login_required"
+            await files.write(expired(first))
+            async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
+                assert (await client.call_tool("read")).text == "a note"
+    assert user.pages == 2
+
+
+def expired(login: Login) -> Login:
+    return replace(login, tokens=replace(login.tokens, access="an.old.token", expires_at=0.0, refresh=None))

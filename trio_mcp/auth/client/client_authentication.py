@@ -14,6 +14,7 @@ from .registration import BASIC, NONE, POST, Registration
 
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_SECONDS: Final = 60
+ALGORITHM: Final = "ES256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class PrivateKey:
     """
 
     text: str = field(repr=False)
-    algorithm: str = "ES256"
+    algorithm: str = ALGORITHM
 
 
 class Authenticated(NamedTuple):

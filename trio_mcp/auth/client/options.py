@@ -15,9 +15,10 @@ import trio
 from ...base.checks import check_int, check_str, mistake
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from ...mcp_json import OAuthClient
+from .. import client as late
 from ..uris import split_url
 from .authorizer import Authorizer, open_authorizer
-from .client_authentication import PrivateKey
+from .client_authentication import ALGORITHM, PrivateKey
 from .code import code_grant
 from .flow import Flow, OpenBrowser
 from .grants import Grant, IdentityProvider, client_credentials, enterprise_managed, jwt_bearer
@@ -86,6 +87,7 @@ class OAuth:
 
     def __post_init__(self) -> None:
         check_client(self.client_id, self.client_secret, self.private_key)
+        check_key(self.private_key)
         check_issuer_url("issuer", self.issuer)
         check_scopes(self.scopes)
         check_int("redirect_port", self.redirect_port, least=0, most=65535)
@@ -149,7 +151,7 @@ class ClientCredentials:
     client_secret: str | None = field(default=None, repr=False)
     _: KW_ONLY
     private_key: str | None = field(default=None, repr=False)
-    algorithm: str = "ES256"
+    algorithm: str = ALGORITHM
     issuer: str | None = None
     scopes: Sequence[str] | None = None
     store: TokenStore = field(default_factory=MemoryTokens)
@@ -158,6 +160,7 @@ class ClientCredentials:
         if (self.client_secret is None) == (self.private_key is None):
             raise TypeError("ClientCredentials takes a client_secret or a private_key=, and one of them")
         check_client(self.client_id, self.client_secret, self.private_key)
+        check_key(self.private_key, self.algorithm)
         check_issuer_url("issuer", self.issuer)
         check_scopes(self.scopes)
 
@@ -292,6 +295,12 @@ def check_client(client_id: object, secret: object, key: object) -> None:
         raise TypeError("a client authenticates with client_secret= or private_key=, not with both")
     if client_id is None and (secret is not None or key is not None):
         raise TypeError("client_secret= and private_key= are of a client that client_id= names")
+
+
+def check_key(text: str | None, algorithm: str = ALGORITHM) -> None:
+    """Raise `ValueError`, which does not show it, unless this is a private key for an algorithm, or None."""
+    if text is not None:
+        late.signing.import_private_key(PrivateKey(text, algorithm))
 
 
 def check_issuer_url(name: str, issuer: str | None) -> None:
