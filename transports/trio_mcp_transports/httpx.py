@@ -158,12 +158,6 @@ NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
 """Errors after which the server knows nothing of the request."""
 
 
-def is_event_stream(response: httpx2.Response) -> bool:
-    """Return whether a response is a stream of events; media types have no case (RFC 9110, 8.3.1)."""
-    kind: str = response.headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower() == EVENT_STREAM
-
-
 def open_http(
     limits: ClientLimits, headers: HeaderSource | None, auth: ServerCredentials | HttpAuth | None = None
 ) -> httpx2.AsyncClient:

@@ -111,6 +111,8 @@ class HttpOptions:
             that this one is mounted in may name another one, which counts then.
         trusted_proxies: the addresses, or networks, of proxies whose `Forwarded` and `X-Forwarded-*` headers are believed, such
             as "10.0.0.0/8"; "unix" for those that connect over a Unix socket.
+        sessions: False serves legacy clients without sessions, so that any of several processes can serve each of their requests.
+            Then there are no subscriptions, log levels and tasks, and nothing can be asked of such a client.
         access_log: log each request when its response is complete, to the logger `trio_mcp.access`, at the level INFO.
 
     Raises:
@@ -133,6 +135,7 @@ class HttpOptions:
     root_path: str = ""
     trusted_proxies: Sequence[str] = ()
     access_log: bool = False
+    sessions: bool = True
 
     def __post_init__(self) -> None:
         if self.authenticate is not None:
@@ -148,6 +151,9 @@ class HttpOptions:
         check_proxies(self.trusted_proxies)
         check_sequence("routes", self.routes, HttpRoute, "a list of routes", "a HttpRoute(...)")
         check_instance("access_log", self.access_log, bool, "True or False")
+        check_instance("sessions", self.sessions, bool, "True or False")
+        if not self.sessions and self.sse_path is not None:
+            raise ValueError("sessions=False and sse_path: HTTP+SSE is a session, so serve one without the other")
         if check_str("root_path", self.root_path).rstrip("/"):
             check_path(self.root_path)
         check_endpoints(self.path, self.sse_path, self.message_path)

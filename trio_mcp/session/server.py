@@ -289,6 +289,17 @@ class ServerSession:
         """Whether a request of the client has no reply yet."""
         return self.requests.count > 0
 
+    def serve_alone(self, version: str | None) -> None:
+        """Serve a single request of a legacy client, whose session no process keeps.
+
+        Args:
+            version: the revision of the request; None for `initialize`, which negotiates one.
+        """
+        self._state.is_alone = True
+        self.connection.terms.log_threshold.level = None
+        if version is not None:
+            self.connection.set_version(version)
+
     async def drain(self) -> None:
         """End the streams of changes, and wait until every other request was answered or given up."""
         for target in list(self.requests):

@@ -53,6 +53,7 @@ class SessionState:
         "_subscriber",
         "asks",
         "changes",
+        "is_alone",
     )
 
     def __init__(self, service: Service, connection: Connection, account: Account | None = None) -> None:
@@ -70,6 +71,8 @@ class SessionState:
         """Those of the calls that ask on the session's channel."""
         self.changes = 0
         """Counts what changes the snapshot."""
+        self.is_alone = False
+        """Whether nothing of it outlives the request."""
 
     @property
     def facts(self) -> SessionFacts:
@@ -244,7 +247,7 @@ class SessionState:
         self._check(held)
         self._connection.accept_handshake(params, version)
         self._draw(held)
-        return self._service.capabilities
+        return without_session(self._service.capabilities) if self.is_alone else self._service.capabilities
 
     def _check(self, size: int) -> None:
         """Raise `LimitExceeded` unless the memory budget has room for what the session is to keep."""
@@ -311,6 +314,16 @@ SESSION_METHODS: Mapping[str, Callable[[SessionState, Model, RequestFacts], Mode
     "resources/unsubscribe": SessionState.unsubscribe,
     LISTEN_METHOD: SessionState.listen,
 }
+
+
+def without_session(offered: ServerCapabilities) -> ServerCapabilities:
+    """Return the capabilities without those that need a session."""
+    lists = {
+        "tools": offered.tools and types.ToolsCapability(),
+        "prompts": offered.prompts and types.PromptsCapability(),
+        "resources": offered.resources and types.ResourcesCapability(),
+    }
+    return offered.model_copy(update={"logging": None, "tasks": None, **lists})
 
 
 def negotiated_version(wanted: str) -> str:

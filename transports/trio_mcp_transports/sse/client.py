@@ -36,7 +36,6 @@ from ..httpx import (
     error_reply,
     error_text,
     excerpt,
-    is_event_stream,
     may_be_sent,
     open_body,
     open_http,
@@ -305,7 +304,7 @@ async def check_stream(response: httpx2.Response) -> None:
     if status != 200:
         body = await read_body(response, MAX_ERROR_BODY)
         raise RemoteProtocolError(f"the server answered HTTP {status}{excerpt(body)}")
-    if not is_event_stream(response):
+    if not response.headers.get("content-type", "").lower().startswith(EVENT_STREAM):
         raise RemoteProtocolError("the server answered a GET with something else than a stream of events")
 
 

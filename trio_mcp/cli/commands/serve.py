@@ -128,6 +128,11 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
 @click.argument("targets", nargs=-1, required=True, type=TargetText(), metavar="TARGET | /PATH=TARGET ...")
 @serves_http
 @click.option("--sse", is_flag=True, help="Serve HTTP+SSE as well, at /sse, for clients of 2024-11-05.")
+@click.option(
+    "--no-sessions",
+    is_flag=True,
+    help="Serve legacy clients without sessions, so that any of several processes can serve each request.",
+)
 @click.option("--certfile", metavar="FILE", help="Serve HTTPS, with this certificate and those that it needs, in PEM.")
 @click.option("--keyfile", metavar="FILE", help="The key of the certificate, if --certfile does not have it.")
 @header_option
@@ -164,6 +169,7 @@ def command_line(
     root_path: str | None,
     trusted_proxies: Sequence[str],
     access_log: bool,
+    no_sessions: bool,
     log_level: str | None,
     log_format: str | None,
     debug: bool,
@@ -179,7 +185,12 @@ def command_line(
     level = "info" if access_log and log_level is None and not debug else log_level
     set_up_logging(debug=debug, level=level, format=log_format)
     # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
-    given = {"root_path": root_path, "trusted_proxies": trusted_proxies, "access_log": access_log or None}
+    given = {
+        "root_path": root_path,
+        "trusted_proxies": trusted_proxies,
+        "access_log": access_log or None,
+        "sessions": False if no_sessions else None,
+    }
     options = {**http, **given, "sse_path": "/sse" if sse else None, "tls": tls_of(certfile, keyfile)}
     by_path = paths_of(targets)
     with http_errors():

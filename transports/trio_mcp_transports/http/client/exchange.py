@@ -34,13 +34,13 @@ from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.session import Envelope, Received
 
 from ...httpx import (
+    EVENT_STREAM,
     LOST_SESSION,
     SESSION_LOST_MESSAGE,
     ClientLimits,
     ServerConnection,
     error_reply,
     error_text,
-    is_event_stream,
     may_be_sent,
     read_body,
 )
@@ -236,7 +236,7 @@ class RequestExchange:
         async with connection.http.stream("POST", connection.url, content=content, headers=headers) as response:
             if response.status_code >= 300:
                 await self._on_rejected(response)
-            elif is_event_stream(response):
+            elif response.headers.get("content-type", "").lower().startswith(EVENT_STREAM):
                 stream = self._stream(response.headers)
                 await stream.read_first(response, self._headers.resumable)
             else:

@@ -21,7 +21,6 @@ from ...httpx import (
     LARGE_PIECE,
     ServerConnection,
     error_text,
-    is_event_stream,
     open_body,
     read_body,
     says_session_lost,
@@ -191,6 +190,6 @@ def transient_failure(response: httpx2.Response) -> str | None:
         return f"the server answered HTTP {status}"
     if status != 200:
         raise NotResumable(f"the server answered HTTP {status} to a GET", status)
-    if not is_event_stream(response):
+    if not response.headers.get("content-type", "").lower().startswith(EVENT_STREAM):
         raise NotResumable("the server answered a GET with something else than a stream of events", status)
     return None

@@ -26,6 +26,7 @@ from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import CancelReason
 from trio_mcp.session import Caller, Peer, ServerSession, Service, SharedServer, make_session
 from trio_mcp.storage import EventStore
+from trio_mcp.stores import MemoryEventStore
 
 from ...asgi.access import Access, HttpRejection, PostChecks, check_access, check_upgrade
 from ...asgi.access_log import check_shown
@@ -38,6 +39,7 @@ from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint, legacy_endpoint
+from ..sessions.stateless import StatelessEndpoint
 from .entrance import Entrance, MessageReader
 from .lifespan import MountedApp, check_event_loop, check_request_loop, serve_lifespan_events
 from .routes import CustomRoutes, Paths, Probes, no_websocket, not_found_text
@@ -239,7 +241,7 @@ class McpApp(HttpApp):
                 open_access.check_open(self.server)
                 self.unknown = await open_access.check_open_commands(self.server)
             async with self.server.open_service() as service, trio.open_nursery() as nursery:
-                legacy = legacy_endpoint(service, self._event_store, self.limits, nursery)
+                legacy = self._legacy_endpoint(service, nursery)
                 websockets = WebSockets(service, self.limits)
                 sse = SseEndpoint(service, self.limits, self._paths.messages, partial(self._reader.read, service))
                 self._running = AppState(service, make_session(service, shared_channel=False), legacy, websockets, sse)
@@ -258,6 +260,15 @@ class McpApp(HttpApp):
         except Exception as error:
             self.failure = error
             raise
+
+    def _legacy_endpoint(self, service: Service, nursery: trio.Nursery) -> LegacyEndpoint:
+        if self.options.sessions:
+            return legacy_endpoint(service, self._event_store, self.limits, nursery)
+        if service.session_type is not None:
+            raise ValueError(
+                "sessions=False: a proxy keeps a connection to its server for each session of a legacy client"
+            )
+        return StatelessEndpoint(service, MemoryEventStore(memory=service.options.memory), self.limits, nursery)
 
     def _readiness(self) -> tuple[int, bytes]:
         """See `Probe`."""

@@ -45,6 +45,7 @@ class HttpKeywords(TypedDict, total=False):
     root_path: str | None
     trusted_proxies: Sequence[str]
     access_log: bool | None
+    sessions: bool | None
     event_store: EventStore | None
     """Stores the messages of legacy streams for clients that resume them; by default in memory."""
 
