@@ -208,10 +208,11 @@ def test_a_message_over_a_limit_is_an_invalid_request_naming_it() -> None:
     assert unnamed(str(outcome.error), 20, "max_bytes") == []
 
 
-@pytest.mark.parametrize("text", [b'{"jsonrpc":', b"\xff", b"[", b'{"jsonrpc":"1.0"}'])
+@pytest.mark.parametrize("text", [b'{"jsonrpc":', b"\xff", b"[", b'{"jsonrpc":"1.0"}', b'{"\\ud800":1}'])
 def test_a_malformed_message_does_not_keep_its_bytes_alive(text: bytes) -> None:
     error = refused(text).error
     assert (error.__cause__, error.__context__, error.__traceback__) == (None, None, None)
+    assert getattr(error, "value", None) is None
 
 
 # What other languages write

@@ -225,7 +225,10 @@ def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | 
     try:
         value = loads(data, limits, measured)
     except RemoteProtocolError as error:
-        value = _shown(error) if isinstance(error, LoneSurrogate) else None
+        value = None
+        if isinstance(error, LoneSurrogate):
+            # Not kept with the error, which is kept.
+            value, error.value = _shown(error), None
         if value is None:
             return unreadable(error, data)
     # Nearly every message.

@@ -102,17 +102,15 @@ def validated(
         valid: M = model.__pydantic_validator__.validate_python(value, by_alias=True, by_name=False)
         return valid
     except ValidationError as error:
-        first = error
+        # Its traceback would refer to this frame: a cycle.
+        first = error.with_traceback(None)
     listed = None if dropped is None else LISTS.get(model.__name__)
-    try:
-        if dropped is not None and listed is not None and isinstance(value, dict):
-            return validated(model, _without_unreadable(model, value, listed, path, written, dropped), path, written)
-        return cast("M", _corrected(cast("SchemaValidator", model.__pydantic_validator__), value, first))
-    except ValidationError as error:
-        raise _invalid(error, value, path, written) from None
-    finally:
-        # Its traceback refers to this frame: a cycle.
-        del first
+    if dropped is not None and listed is not None and isinstance(value, dict):
+        return validated(model, _without_unreadable(model, value, listed, path, written, dropped), path, written)
+    found = _corrected(cast("SchemaValidator", model.__pydantic_validator__), value, first)
+    if isinstance(found, ValidationError):
+        raise _invalid(found, value, path, written)
+    return cast("M", found)
 
 
 def _invalid(error: ValidationError, value: JsonValue, path: str, written: Mapping[str, str]) -> RemoteProtocolError:
@@ -159,7 +157,7 @@ def _path(steps: Sequence[str | int], value: JsonValue) -> list[str | int]:
 
 
 def _corrected(validator: SchemaValidator, value: JsonValue, error: ValidationError) -> object:
-    """Return what a value means to a validator that has rejected it. Raises `ValidationError` if it means nothing."""
+    """Return what a value means to a validator that has rejected it; the error if it means nothing."""
     for _ in range(MAX_PASSES):
         before = value
         for problem in error.errors(include_url=False, include_context=False):
@@ -169,8 +167,8 @@ def _corrected(validator: SchemaValidator, value: JsonValue, error: ValidationEr
         try:
             return validator.validate_python(value, by_alias=True, by_name=False)
         except ValidationError as again:
-            error = again
-    raise error
+            error = again.with_traceback(None)
+    return error
 
 
 def _replaced(value: JsonValue, path: Sequence[str | int], problem: ErrorDetails) -> JsonValue:
@@ -233,16 +231,18 @@ def _without_unreadable(
             # One by one, so that a list in which everything is wrong takes no more than linear time.
             validator.validate_python(item, by_alias=True, by_name=False)
         except ValidationError as error:
-            try:
-                # Validated again with the others, as what it means.
-                kept.append(cast("Model", _corrected(validator, item, error)).wire())
-            except ValidationError as wrong:
-                name = item.get(listed.key) if isinstance(item, dict) else None
-                shown = name if isinstance(name, str) and name else f"{listed.member}[{index}]"
-                why = str(_invalid(wrong, item, f"{path}.{listed.member}[{index}]", written))
-                dropped.append(Dropped(listed.kind, shown, why))
+            found = _corrected(validator, item, error.with_traceback(None))
         else:
             kept.append(item)
+            continue
+        if isinstance(found, ValidationError):
+            name = item.get(listed.key) if isinstance(item, dict) else None
+            shown = name if isinstance(name, str) and name else f"{listed.member}[{index}]"
+            why = str(_invalid(found, item, f"{path}.{listed.member}[{index}]", written))
+            dropped.append(Dropped(listed.kind, shown, why))
+        else:
+            # Validated again with the others, as what it means.
+            kept.append(cast("Model", found).wire())
     return {**value, listed.member: kept}
 
 
