@@ -53,6 +53,33 @@ def test_what_is_wrong_with_a_tool_is_found(severity: str, wrong: Tool, said: st
     assert said in finding.what
 
 
+ROOM: JsonObject = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "description": "Where."}, "beds": {"type": "integer"}},
+}
+
+
+def test_the_members_of_an_argument_are_looked_at_in_place_of_a_description() -> None:
+    (finding,) = found(tools=[tool(input_schema={"type": "object", "properties": {"room": ROOM}})])
+    assert finding.what.endswith(": room.beds")
+    described: JsonObject = {**ROOM, "description": "A room."}
+    assert found(tools=[tool(input_schema={"type": "object", "properties": {"room": described}})]) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["query: What.\n    limit: How many.", "query (str): What.\n    limit (int, optional): N."]
+)
+def test_the_arguments_of_a_docstring_are_described(text: str) -> None:
+    schema: JsonObject = {"type": "object", "properties": {"query": {}, "limit": {}, "page": {}}}
+    (finding,) = found(tools=[tool(description=f"Search.\n\nArgs:\n    {text}", input_schema=schema)])
+    assert finding.what.endswith(": page")
+
+
+@pytest.mark.parametrize("destructive", [True, False])
+def test_a_tool_that_says_whether_it_destroys_need_not_say_whether_it_only_reads(destructive: bool) -> None:
+    assert found(tools=[tool(annotations=ToolAnnotations(destructive_hint=destructive))]) == []
+
+
 def test_names_that_occur_twice_are_errors_and_those_that_nearly_do_are_warnings() -> None:
     severities = [each.severity for each in found(tools=[tool("a"), tool("b"), tool("b"), tool("A")])]
     assert severities == ["error", "warning", "warning"]

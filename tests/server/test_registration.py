@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,3 +128,31 @@ def test_a_catalog_follows_another_one_or_neither_changes() -> None:
     assert (list(quiet), list(loud)) == (["z", "y"], ["own", "Z", "Y"])
     quiet.remove("a")
     assert (list(quiet), list(loud)) == (["y"], ["own", "Y"])
+
+
+def first_one() -> str:  # the first
+    """Be the first."""
+    return "first"
+
+
+def second_one() -> str:
+    """Be the second."""
+    return "second"
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda server, function: server.add_tool(function, name="same"),
+        lambda server, function: server.add_prompt(function, name="same"),
+        lambda server, function: server.add_resource("same://one", function),
+        lambda server, function: server.add_tool(partial(function), name="same"),
+    ],
+    ids=["tool", "prompt", "resource", "partial"],
+)
+def test_a_name_that_is_taken_is_an_error_with_the_line_of_the_first(add: Callable[[Server, object], object]) -> None:
+    server = Server("shop")
+    add(server, first_one)
+    line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# the first"))
+    with pytest.raises(ValueError, match=f"same.*{re.escape(__file__)}:{line}"):
+        add(server, second_one)

@@ -40,7 +40,7 @@ def read_arguments(tool: Tool, given: Sequence[tuple[str, str]], whole: str | No
     """
     arguments = read_object(whole)
     check_once(given)
-    schemas = properties(tool)
+    schemas = properties(tool.input_schema)
     values = {key: read_value(text, kinds(schemas.get(key, {}), tool.input_schema)) for key, text in given}
     return {**arguments, **values}
 
@@ -89,7 +89,7 @@ def signature(tool: Tool) -> str:
     required = tool.input_schema.get("required")
     needed = required if isinstance(required, list) else []
     words = [tool.name]
-    for name, schema in properties(tool).items():
+    for name, schema in properties(tool.input_schema).items():
         word = f"{name}={shape(schema, tool.input_schema)}"
         words.append(word if name in needed else f"[{word}]")
     return " ".join(words)
@@ -120,8 +120,8 @@ def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
     return {KINDS.get(type(choice), "null") for choice in choices} if isinstance(choices, list) else set()
 
 
-def properties(tool: Tool) -> dict[str, JsonObject]:
-    """Return the schemas of a tool's arguments by name; an empty one for a boolean schema or a malformed one."""
-    found = tool.input_schema.get("properties")
+def properties(schema: JsonObject) -> dict[str, JsonObject]:
+    """Return the schemas of an object's members, such as a tool's arguments; an empty one for a boolean or a malformed one."""
+    found = schema.get("properties")
     members = found.items() if isinstance(found, dict) else ()
     return {name: schema if isinstance(schema, dict) else {} for name, schema in members}

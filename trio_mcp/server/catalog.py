@@ -26,9 +26,11 @@ its items never keep a key from an item of the program, whichever comes first, a
 
 from __future__ import annotations
 
+import inspect
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -247,7 +249,7 @@ class Catalog(Generic[T]):
         """Return the error for another item whose key an item has."""
         here, there = self._source_of(item), self._source_of(other)
         if here is there is None:
-            return f"there is a {self._kind} named {key!r} already"
+            return f"there is a {self._kind} named {key!r} already{line_of(getattr(item, 'function', None))}"
         return (
             f"{self._owner} cannot have two {self._kind}s named {key!r}: one is from {here or 'itself'}, and the other from "
             f"{there or 'itself'}"
@@ -358,3 +360,11 @@ class Catalog(Generic[T]):
 
     def __len__(self) -> int:
         return len(self.by_key)
+
+
+def line_of(function: object) -> str:
+    """Return where a function was defined, to be put behind an error; empty if Python does not know."""
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return "" if code is None else f", from {code.co_filename}:{code.co_firstlineno}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -23,6 +23,8 @@ MAX_TEXT: Final = 2048
 """Characters of a description or of instructions after which a host may cut them, as Claude Code does."""
 MANY_TOKENS: Final = 10_000
 """Estimated tokens of all tools that are worth a word: a model pays them in every conversation."""
+ARGUMENT: Final = re.compile(r"^[ \t]*\*{0,2}(\w+)[ \t]*(?:\([^)\n]*\))?:", re.MULTILINE)
+"""An argument in the section of a docstring."""
 COMBINED: Final = ("anyOf", "oneOf", "allOf")
 
 
@@ -87,13 +89,36 @@ def of_tool(tool: Tool) -> Iterator[Finding]:
     yield from of_schema(where, "inputSchema", tool.input_schema)
     if tool.output_schema is not None:
         yield from of_schema(where, "outputSchema", tool.output_schema)
-    bare = [name for name, schema in properties(tool).items() if not schema.get("description")]
+    bare = [*bare_arguments(properties(tool.input_schema), documented(tool.description or ""))]
     if bare:
         yield Finding("advice", where, f"arguments without a description: {', '.join(bare)}")
-    if tool.annotations is None or tool.annotations.read_only_hint is None:
+    hints = tool.annotations
+    # A tool that says whether it destroys has said that it does not only read.
+    if hints is None or (hints.read_only_hint is None and hints.destructive_hint is None):
         yield Finding(
             "advice", where, "annotations do not say whether it only reads (readOnlyHint): hosts ask before each call"
         )
+
+
+def documented(description: str) -> frozenset[str]:
+    """Return the arguments that a docstring describes in a section `Args:`, as Google's style has it."""
+    _, found, section = description.partition("Args:\n")
+    return frozenset(ARGUMENT.findall(section)) if found else frozenset()
+
+
+def bare_arguments(schemas: Mapping[str, JsonObject], known: AbstractSet[str], path: str = "") -> Iterator[str]:
+    """Yield the arguments without a description; of an object without one, its members without one.
+
+    Args:
+        known: the names of arguments that are described elsewhere.
+    """
+    for name, schema in schemas.items():
+        if schema.get("description") or name in known:
+            continue
+        if members := properties(schema):
+            yield from bare_arguments(members, frozenset(), f"{path}{name}.")
+        else:
+            yield f"{path}{name}"
 
 
 def of_schema(where: str, member: str, schema: JsonObject) -> Iterator[Finding]:

@@ -69,6 +69,11 @@ class Prompt:
     def name(self) -> str:
         return self.model.name
 
+    @property
+    def function(self) -> Function:
+        """What its author registered."""
+        return self._handler.function
+
     def mounted(self, mount: MountPoint) -> Prompt:
         """Return the prompt as the outer server of a mount has it."""
         model = self.model.model_copy(update={"name": mount.outer_name(self.name)})

@@ -128,6 +128,11 @@ class Resource:
         """The servers that it comes through; empty for a resource of the server itself."""
         return self.reader.mounts
 
+    @property
+    def function(self) -> Function:
+        """What its author registered."""
+        return self.reader.handler.function
+
     def mounted(self, mount: MountPoint) -> Resource:
         """Return the resource as the outer server of a mount has it. Raises `ValueError` if it can have no URI there."""
         model = self.model.model_copy(update={"uri": mount.outer_uri(self.model.uri)})
@@ -154,6 +159,11 @@ class Template:
     def mounts(self) -> Mounts:
         """The servers that it comes through; empty for a template of the server itself."""
         return self._reader.mounts
+
+    @property
+    def function(self) -> Function:
+        """What its author registered."""
+        return self._reader.handler.function
 
     def mounted(self, mount: MountPoint) -> Template:
         """Return the template as the outer server of a mount has it. Raises `ValueError` if it can have no URI there."""
