@@ -37,6 +37,12 @@ async def mixed() -> list[str | Image | Audio | File]:
     return ["Three files.", Image("a.png"), Audio("a.wav"), File("a.csv")]
 
 
+async def calls(client: Client, cities: list[str], filters: dict[str, object]) -> None:
+    """The arguments of a call are any values: what is not JSON is an error of the call."""
+    await client.call_tool("search", {"cities": cities, "limit": 3})
+    await client.call_tool("search", filters)
+
+
 @server.tool(task="later", resume="replay")
 async def asks_first(ctx: Context) -> int:
     year = await ctx.elicit.strict("Which year?", int)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 
 import click
 
 from .parameters import MODES, Pair, Seconds, header_option, target_argument
-from .targets.target import Target, read_target
+from .targets.target import Target, read_target, target_texts
 
 Function = Callable[..., int]
 
@@ -39,8 +39,13 @@ class Answering:
     roots: Sequence[str] = ()
 
 
-def connects(function: Function) -> Function:
-    """Give a command the argument TARGET and the options of a connection; it is passed a `Connecting` as `connecting`."""
+def connects(function: Function, *, several: bool = False) -> Function:
+    """Give a command the argument TARGET and the options of a connection; it is passed a `Connecting` as `connecting`.
+
+    Args:
+        several: TARGET may be a file of several servers. The command is passed `servers` instead: a function for each, by its
+            name, that returns the `Connecting`.
+    """
 
     @wraps(function)
     def connected(
@@ -53,7 +58,13 @@ def connects(function: Function) -> Function:
         **others: object,
     ) -> int:
         limit = math.inf if timeout is None else timeout
-        return function(connecting=Connecting(read_target(target), mode, limit, dict(headers), debug), **others)
+
+        def connecting(text: str) -> Connecting:
+            return Connecting(read_target(text), mode, limit, dict(headers), debug)
+
+        if several:
+            return function(servers={text: partial(connecting, text) for text in target_texts(target)}, **others)
+        return function(connecting=connecting(target), **others)
 
     modes = click.Choice(MODES)
     added = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict, cast
 
 from ..base.checks import (
     check_instance,
@@ -169,7 +169,7 @@ def call_options(method: str, named: object, given: CallKeywords) -> CallOptions
 
 
 def tool_params(
-    name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions, instance: str | None
+    name: str, arguments: Mapping[str, object] | None, options: CallOptions, instance: str | None
 ) -> CallToolRequestParams:
     """Return the params of a call, with an idempotency key if the server knows those.
 
@@ -193,14 +193,15 @@ def with_key(meta: JsonObject | None, instance: str | None) -> JsonObject | None
     return {**key, **meta} if meta else key
 
 
-def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
+def tool_arguments(arguments: Mapping[str, object] | None) -> dict[str, JsonValue]:
     if arguments is None:
         return {}
     if not isinstance(arguments, Mapping):
         raise TypeError(
             mistake("the arguments of the tool", 'a mapping of names to values, such as {"city": "Lisbon"}', arguments)
         )
-    return dict(arguments)
+    # What is not JSON is an error when it is sent.
+    return dict(cast("Mapping[str, JsonValue]", arguments))
 
 
 def complete_params(

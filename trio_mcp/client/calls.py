@@ -40,7 +40,6 @@ from ..types import (
     InputRequiredResult,
     InputResponseRequestParams,
     JsonObject,
-    JsonValue,
     Model,
     ProgressNotificationParams,
     ReadResourceRequestParams,
@@ -185,7 +184,7 @@ class Calls:
     async def tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None,
+        arguments: Mapping[str, object] | None,
         options: CallOptions,
         *,
         as_task: bool = False,
@@ -206,7 +205,7 @@ class Calls:
         raise timeout_error(options.timeout, name)
 
     async def start(
-        self, name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions, ttl: float | None
+        self, name: str, arguments: Mapping[str, object] | None, options: CallOptions, ttl: float | None
     ) -> Follower:
         """Call a tool as a task, and return what follows it."""
         params = tool_params(name, arguments, options, self._link.facts.instance)

@@ -23,7 +23,6 @@ from ..types import (
     Completion,
     GetPromptResult,
     Implementation,
-    JsonValue,
     LoggingLevel,
     ReadResourceResult,
     Reference,
@@ -250,7 +249,7 @@ class Client(TaskMethods):
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         raise_on_error: bool = False,
         task: bool = False,
@@ -260,7 +259,7 @@ class Client(TaskMethods):
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: type[T],
         task: bool = False,
@@ -270,7 +269,7 @@ class Client(TaskMethods):
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: object,
         task: bool = False,
@@ -279,7 +278,7 @@ class Client(TaskMethods):
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: object = None,
         raise_on_error: bool = False,

@@ -17,7 +17,7 @@ from ..base.unawaited import unawaited
 from ..errors import RemoteProtocolError, RequestTimeout
 from ..protocol.codec.tasks import MAX_TASK_ID
 from ..protocol.strict_json import dumps
-from ..types import CallToolResult, InputRequest, JsonObject, JsonValue, Task
+from ..types import CallToolResult, InputRequest, JsonObject, Task
 from .call_options import MAX_ROUNDS, CallOptions, check_call_options
 from .calls import Calls
 from .lists import Listing
@@ -227,13 +227,13 @@ class TaskMethods(Listing):
 
     @overload
     async def start_tool(
-        self, name: str, arguments: Mapping[str, JsonValue] | None = None, **options: Unpack[StartKeywords]
+        self, name: str, arguments: Mapping[str, object] | None = None, **options: Unpack[StartKeywords]
     ) -> ClientTask[CallToolResult]: ...
     @overload
     async def start_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: type[T],
         **options: Unpack[StartKeywords],
@@ -242,7 +242,7 @@ class TaskMethods(Listing):
     async def start_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: object = None,
         **options: Unpack[StartKeywords],

@@ -17,7 +17,7 @@ from ..client import Client, OnElicit, OnRoots, OnSample
 from ..errors import LimitExceeded
 from ..protocol.revisions import MODERN
 from ..server import Server
-from ..types import CallToolResult, JsonValue
+from ..types import CallToolResult
 from .mock.workers import without_file
 
 
@@ -45,7 +45,7 @@ class ReplayReport:
 async def replay_tool(
     server: Server,
     name: str,
-    arguments: Mapping[str, JsonValue] | None = None,
+    arguments: Mapping[str, object] | None = None,
     *,
     on_elicit: OnElicit | None = None,
     on_sample: OnSample | None = None,

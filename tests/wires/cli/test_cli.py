@@ -106,7 +106,7 @@ def test_a_person_books_a_flight() -> None:
         person.sees("your answer as the model: ")
         person.enters("A lunch with a view.")
         person.sees("A lunch with a view. It will be sunny in Lisbon. Book TP3 (window) for 89 euros?")
-        person.sees("value (y or n): ")
+        person.sees("y or n: ")
         person.enters("y")
         person.sees("Booked TP3 to Lisbon")
         assert person.waits() == 0

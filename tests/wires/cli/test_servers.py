@@ -119,7 +119,7 @@ def test_a_call_shows_its_progress_as_a_bar_that_makes_room_for_questions(
         person.sees("first \ufffd[2Jstep")
         person.sees("33%")
         person.sees("offers asks: Go on?")
-        person.sees("value (y or n): ")
+        person.sees("y or n: ")
         person.enters("y")
         person.sees("last step")
         person.sees("done: accept")

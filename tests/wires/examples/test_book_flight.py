@@ -50,7 +50,7 @@ def bookings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bookings:
 async def call(era: str, user: User, **arguments: object) -> CallToolResult:
     with trio.fail_after(BOUND):
         async with Client.connect(server, mode=MODES[era], on_elicit=user.answer) as client:
-            return await client.call_tool("book_flight", arguments)  # type: ignore[arg-type]
+            return await client.call_tool("book_flight", arguments)
 
 
 # in both eras

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import click
 import trio
@@ -22,6 +23,7 @@ from ..parameters import Pair, json_option
 from ..terminal.messages import show_change, show_result
 from ..terminal.output import note, show_json
 from ..terminal.prompting import Prompting
+from ..terminal.saving import save_files
 from .list import show_tools
 
 EXAMPLES = """\
@@ -31,6 +33,7 @@ examples:
   trio-mcp call 'trio-mcp run travel.py' search_flights destination=Oslo
   trio-mcp call http://127.0.0.1:8000/mcp report year=2026 --task
   trio-mcp call mcp.json:shop search query=lamps --json
+  trio-mcp call charts.py chart year=2026 --save chart.png
   trio-mcp call http://127.0.0.1:8000/mcp book_flight destination=Lisbon \\
       --answer flight=TP1 --answer seat=aisle --answer value=yes --sample 'A short hop.'
 
@@ -48,6 +51,9 @@ samples, are used in turn, and the last of them for all further questions. What 
 @click.option("--list", "listed", is_flag=True, help="List the tools and their arguments.")
 @click.option("--args", "whole", metavar="OBJECT", help="The arguments as one JSON object; KEY=VALUE is put into it.")
 @click.option("--task", "as_task", is_flag=True, help="Run the tool as a task, and show its id and its state.")
+@click.option(
+    "--save", type=click.Path(path_type=Path), metavar="FILE", help="Write the image or file of the result to FILE."
+)
 @answers
 @json_option
 def command_line(
@@ -57,6 +63,7 @@ def command_line(
     listed: bool,
     whole: str | None,
     as_task: bool,
+    save: Path | None,
     answering: Answering,
     as_json: bool,
 ) -> int:
@@ -80,7 +87,10 @@ def command_line(
                 result = await call_as_task(client, chosen.name, values)
             else:
                 result = await client.call_tool(chosen.name, values, on_progress=on_progress)
-        return show_outcome(result, prompting, as_json=as_json)
+        status = show_outcome(result, prompting, as_json=as_json)
+        if save is not None and not result.is_error:
+            save_files(result, save)
+        return status
 
     return use_server(connecting, answering, use, late="; the call was cancelled")
 

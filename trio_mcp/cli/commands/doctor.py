@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
@@ -22,15 +23,18 @@ from ..connecting import GIVE_HEADER, configure_log, started, target_errors, wan
 from ..connection_options import Connecting
 from ..diagnosis.machine_checks import Check, machine_checks
 from ..errors import CommandError, Status
+from ..hosts import HOSTS, read_entries
 from ..parameters import Seconds, TargetText, header_option, json_option
+from ..targets.host_targets import target_of
 from ..targets.loading import load_python
 from ..targets.logins import login_for
-from ..targets.target import CommandTarget, PythonTarget, UrlTarget, read_target
+from ..targets.target import CommandTarget, PythonTarget, Target, UrlTarget, read_target
 from ..terminal.output import show_json, show_table
 
 EXAMPLES = """\
 examples:
   trio-mcp doctor
+  trio-mcp doctor --connect
   trio-mcp doctor app.py
   trio-mcp doctor http://127.0.0.1:8000/mcp
   trio-mcp doctor https://mcp.example.com/mcp --header authorization='Bearer ...' --json
@@ -50,10 +54,18 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 @click.option(
     "--timeout", type=Seconds(), default=20.0, show_default=True, metavar="SECONDS", help="For each connection."
 )
+@click.option(
+    "--connect", "connects", is_flag=True, help="Without TARGET: connect to each server of the hosts as well."
+)
 @header_option
 @json_option
 def command_line(
-    target: str | None, timeout: float, headers: Sequence[tuple[str, str]], as_json: bool, debug: bool
+    target: str | None,
+    timeout: float,
+    connects: bool,
+    headers: Sequence[tuple[str, str]],
+    as_json: bool,
+    debug: bool,
 ) -> int:
     """Check what often goes wrong with a server, and around it.
 
@@ -70,13 +82,31 @@ def command_line(
             checks.append(check)  # noqa: PERF401  those before an interrupt are shown, too
         return Status.OK
 
+    async def connect_to_all() -> int:
+        for name, found in host_targets():
+            async for check in server_checks(Connecting(found, "auto", math.inf, {}, debug), timeout):
+                checks.append(check._replace(subject=f"{name}, {check.subject}"))  # noqa: PERF401  as above
+        return Status.OK
+
     if target is not None:
         run_command(connect)
+    elif connects:
+        run_command(connect_to_all)
     if as_json:
         show_json([check._asdict() for check in checks])
     else:
         show_table(("state", "about", "found"), checks)
     return Status.TOOL_ERROR if any(check.state == "error" for check in checks) else Status.OK
+
+
+def host_targets() -> Iterator[tuple[str, Target]]:
+    """Yield the servers in the files of hosts, as `cursor:name`; without those in which `machine_checks` finds an error."""
+    for host in HOSTS.values():
+        for location in host.files():
+            with suppress(CommandError):
+                for entry in read_entries(location.path, host, expand=True):
+                    if entry.enabled and entry.error is None:
+                        yield f"{host.name}:{entry.name}", target_of(entry)
 
 
 def no_error(check: Check) -> Check:

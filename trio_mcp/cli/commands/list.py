@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import click
 
 from ...base.values import printable
 from ...client import Client
-from ...types import Prompt, Resource, ResourceTemplate, Tool
+from ...types import JsonValue, Prompt, Resource, ResourceTemplate, Tool
 from ..arguments import signature
 from ..command import command
 from ..connecting import use_server
 from ..connection_options import Answering, Connecting, connects
-from ..errors import REFUSED, Status
+from ..errors import REFUSED, CommandError, Status
 from ..parameters import json_option
-from ..terminal.output import note, rich_screen, show_json
+from ..terminal.output import note, rich_screen, show_json, show_lines
 from ..terminal.prompting import Prompting
 
 EXAMPLES = """\
 examples:
   trio-mcp list travel.py
   trio-mcp list http://127.0.0.1:8000/mcp --only resources
+  trio-mcp list mcp.json
   trio-mcp list mcp.json:shop --json
   trio-mcp list cursor:shop
   trio-mcp list 'npx -y some-mcp-server' --only tools
@@ -35,31 +37,49 @@ KINDS = ("tools", "resources", "templates", "prompts")
 
 
 @command("list", EXAMPLES, REFUSED)
-@connects
+@partial(connects, several=True)
 @click.option("--only", type=click.Choice(KINDS), multiple=True, help="List these alone; repeatable.")
 @json_option
-def command_line(connecting: Connecting, only: Sequence[str], as_json: bool) -> int:
+def command_line(servers: Mapping[str, Callable[[], Connecting]], only: Sequence[str], as_json: bool) -> int:
     """List the tools, resources, resource templates and prompts of a server.
 
     TARGET is a URL, a command in quotes that starts a server, a Python file or module (app.py, app.py:name, shop.server), or a
-    server of a file (mcp.json:name).
+    server of a file (mcp.json:name). Of a file without a name all servers are listed.
     """
+    found: dict[str, JsonValue] = {}
+    status = Status.OK
 
     async def use(client: Client, _prompting: Prompting) -> int:
         offers = await read_offers(client, only or KINDS)
         for each in client.dropped:
             note(f"left out, since it cannot be read: the {each.kind} {printable(each.name)}: {each.why}")
-        if as_json:
-            show_json({kind: [each.wire() for each in items] for kind, items in offers.items()})
-            return Status.OK
-        for kind, items in offers.items():
-            if items:
-                show_offers(kind, [item_of(each) for each in items])
-        if not any(offers.values()):
-            note("the server offers none of these to this client")
+        found[server] = {kind: [each.wire() for each in items] for kind, items in offers.items()}
+        if not as_json:
+            show_server(server if len(servers) > 1 else None, offers)
         return Status.OK
 
-    return use_server(connecting, Answering(), use)
+    for server, connecting in servers.items():
+        try:
+            use_server(connecting(), Answering(), use)
+        except CommandError as error:
+            if len(servers) == 1:
+                raise
+            note(f"{server}: {error}")
+            status = max(status, error.status)
+    if as_json:
+        show_json(found if len(servers) > 1 else found[server])
+    return status
+
+
+def show_server(name: str | None, offers: Mapping[str, Offers]) -> None:
+    """Write what a server offers to stdout; `name` if there are several."""
+    if name is not None:
+        show_lines([name])
+    for kind, items in offers.items():
+        if items:
+            show_offers(kind, [item_of(each) for each in items])
+    if not any(offers.values()):
+        note("the server offers none of these to this client")
 
 
 async def read_offers(client: Client, kinds: Sequence[str] = KINDS) -> dict[str, Offers]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...mcp_json import CommandServer, UrlServer
+from ...mcp_json import CommandServer, FoundServer, UrlServer
 from ..errors import CommandError, Status
 from ..hosts import HOSTS, Host, read_entries
 from .target import CommandTarget, Target, UrlTarget
@@ -35,6 +35,12 @@ def find(where: str, name: str) -> Target | None:
     return None
 
 
+def texts_of(text: str) -> list[str]:
+    """Return the targets that a text names: of a file of several servers without a name, `FILE.json:name` for each."""
+    names = [entry.name for entry in read_entries(Path(text), HOSTS["mcp-json"]) if entry.enabled]
+    return [f"{text}:{name}" for name in names] if len(names) > 1 else [text]
+
+
 def entry_target(file: Path, host: Host, name: str) -> Target:
     """Return the server of that name in a file, or its only one. Raises `CommandError`."""
     entries = read_entries(file, host, expand=True)
@@ -43,7 +49,11 @@ def entry_target(file: Path, host: Host, name: str) -> Target:
         names = ", ".join(f"{file}:{entry.name}" for entry in entries)
         what = f"{file} has no server {name!r}" if name else f"{file} has {len(entries) or 'no'} servers"
         raise CommandError(f"{what}; choose one of: {names}" if names else what, Status.UNREACHABLE)
-    (entry,) = found
+    return target_of(found[0])
+
+
+def target_of(entry: FoundServer) -> Target:
+    """Return a server of a file. Raises `CommandError` if it cannot be read, or a variable that it needs is not set."""
     match entry.server:
         case CommandServer(command=command, env=env, cwd=cwd):
             return CommandTarget(command, env, cwd)

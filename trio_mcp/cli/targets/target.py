@@ -97,6 +97,14 @@ def read_target(text: str) -> Target:
     return python_file(text) or command_or_module(text)
 
 
+def target_texts(text: str) -> list[str]:
+    """Return the texts of all servers that a text names: several for a file of several without a name."""
+    if not text.endswith(".json"):
+        return [text]
+    found: list[str] = import_module(".host_targets", __package__).texts_of(text)
+    return found
+
+
 def check_address(url: str) -> None:
     """Raise `CommandError`, which shows no password, for a URL without a host or with an impossible port."""
     try:

@@ -69,8 +69,11 @@ def default_text(field: PrimitiveSchemaDefinition) -> str | None:
             return str(value)
 
 
-def read_field(field: PrimitiveSchemaDefinition, text: str) -> ElicitValue:
+def read_field(field: PrimitiveSchemaDefinition, text: str, *, by_number: bool = False) -> ElicitValue:
     """Return the value of a text for this field.
+
+    Args:
+        by_number: a choice may be named by its number, too.
 
     Raises:
         ValueError: it does not match the field's schema; the message says what to enter.
@@ -83,9 +86,9 @@ def read_field(field: PrimitiveSchemaDefinition, text: str) -> ElicitValue:
         case StringSchema():
             return read_text(field, text)
         case UntitledMultiSelectEnumSchema() | TitledMultiSelectEnumSchema():
-            return read_choices(field, text)
+            return read_choices(field, text, by_number=by_number)
         case _:
-            return read_choice(choices(field), text)
+            return read_choice(choices(field), text, by_number=by_number)
 
 
 def choices(field: SingleChoice | MultipleChoice) -> Mapping[str, str]:
@@ -102,6 +105,19 @@ def choices(field: SingleChoice | MultipleChoice) -> Mapping[str, str]:
             return {option.const: option.title for option in titled}
         case TitledMultiSelectEnumSchema(items=items):
             return {option.const: option.title for option in items.any_of}
+
+
+def choice_lines(field: PrimitiveSchemaDefinition) -> list[str]:
+    """Return what is shown of each choice of a field; nothing for a field without choices."""
+    if isinstance(field, BooleanSchema | NumberSchema | StringSchema):
+        return []
+    return [options({value: label}) for value, label in choices(field).items()]
+
+
+def number_hint(field: PrimitiveSchemaDefinition) -> str:
+    """Return what may be entered where the choices are numbered."""
+    many = isinstance(field, UntitledMultiSelectEnumSchema | TitledMultiSelectEnumSchema)
+    return "numbers or names, separated by commas" if many else "a number or a name"
 
 
 def options(labelled: Mapping[str, str]) -> str:
@@ -154,20 +170,23 @@ def fits(wanted: str | None, text: str) -> bool:
         return False
 
 
-def read_choice(labelled: Mapping[str, str], text: str) -> str:
+def read_choice(labelled: Mapping[str, str], text: str, *, by_number: bool = False) -> str:
     """Return the value that a text means: its exact spelling, or else the only one it matches without regard to case."""
     word = text.strip()
     # Exact first: an enum may have both "A" and "a".
     if word in labelled:
         return word
     meant = [value for value, label in labelled.items() if word.lower() in (value.lower(), label.lower())]
+    # After the names: a choice may be called 2, and not be the second.
+    if not meant and by_number and word.isdecimal() and 0 < int(word) <= len(labelled):
+        return [*labelled][int(word) - 1]
     if len(meant) != 1:
         raise ValueError(f"please choose one of: {options(labelled)}")
     return meant[0]
 
 
-def read_choices(field: MultipleChoice, text: str) -> list[str]:
-    chosen = [read_choice(choices(field), word) for word in text.split(",") if word.strip()]
+def read_choices(field: MultipleChoice, text: str, *, by_number: bool = False) -> list[str]:
+    chosen = [read_choice(choices(field), word, by_number=by_number) for word in text.split(",") if word.strip()]
     low, high = field.min_items or 0, len(chosen) if field.max_items is None else field.max_items
     if not low <= len(chosen) <= high:
         raise ValueError(f"please choose{bounds(field.min_items, field.max_items)} of: {options(choices(field))}")

@@ -22,7 +22,7 @@ from ...types import (
     TextContent,
 )
 from ..errors import CommandError, Rejection
-from .fields import default_text, hint, read_field
+from .fields import choice_lines, default_text, hint, number_hint, read_field
 from .line_reading import Terminal
 from .messages import ProgressDisplay
 from .output import note
@@ -30,6 +30,8 @@ from .output import note
 KEYS = "  (Enter takes the value in [brackets]; !decline says no; Ctrl-D closes the question)"
 CONFIRMATION = "accept"
 """The name under which a form without fields is answered: `--answer accept=y`."""
+SOLE_FIELD = "value"
+"""The field of a form that asks for a single value."""
 REJECTED = -1
 """The error code of a sampling request that the user rejected (L-SMP-3b)."""
 
@@ -154,7 +156,11 @@ class Prompting:
             self._decline(", ".join(fields))
         if self._terminal.is_interactive and not self._answers.keys() >= fields.keys():
             self._terminal.note(KEYS)
-        values = {name: await self._value_of(name, field, required=name in required) for name, field in fields.items()}
+        alone = len(fields) == 1
+        values = {
+            name: await self._value_of(name, field, required=name in required, alone=alone)
+            for name, field in fields.items()
+        }
         # Left out and not null: no field of a form may be null.
         return {name: value for name, value in values.items() if value is not None}
 
@@ -170,13 +176,15 @@ class Prompting:
         if not await self._value_of(CONFIRMATION, BooleanSchema(), required=True):
             raise NotAccepted(DECLINED)
 
-    async def _value_of(self, name: str, field: PrimitiveSchemaDefinition, *, required: bool) -> ElicitValue:
-        """Return a valid value, or None to leave the field out."""
+    async def _value_of(
+        self, name: str, field: PrimitiveSchemaDefinition, *, required: bool, alone: bool = False
+    ) -> ElicitValue:
+        """Return a valid value, or None to leave the field out; `alone` if the form has no other field."""
         prepared = self._answers.get(name)
         if prepared is not None:
             return prepared_value(name, field, prepared.take())
         if self._terminal.is_interactive:
-            return await self._entered(name, field, required)
+            return await self._entered(name, field, required, alone=alone)
         if field.default is None and required:
             self._decline(name)
         return field.default
@@ -185,11 +193,19 @@ class Prompting:
         self._terminal.note(f"  declined: there is no terminal to ask at, and no --answer for {fields}")
         raise NotAccepted(DECLINED)
 
-    async def _entered(self, name: str, field: PrimitiveSchemaDefinition, required: bool) -> ElicitValue:
+    async def _entered(
+        self, name: str, field: PrimitiveSchemaDefinition, required: bool, *, alone: bool
+    ) -> ElicitValue:
         """Ask until the text is valid, and return its value."""
         if field.description:
             self._terminal.note(f"  {field.description}")
-        prompt = f"  {name} ({hint(field)}){empty_line_meaning(field, required)}: "
+        lines = choice_lines(field) if alone else []
+        for number, line in enumerate(lines, 1):
+            self._terminal.note(f"  {number}  {line}")
+        shown = number_hint(field) if lines else hint(field)
+        # A single value is asked for as the field `value`, which its author has not written.
+        shown = shown if alone and name == SOLE_FIELD else f"{name} ({shown})"
+        prompt = f"  {shown}{empty_line_meaning(field, required)}: "
         while True:
             text = await self._terminal.ask(prompt)
             if text is None or text.strip() in WORDS:
@@ -197,7 +213,7 @@ class Prompting:
             if not text and (field.default is not None or not required):
                 return field.default
             try:
-                return read_field(field, text)
+                return read_field(field, text, by_number=bool(lines))
             except ValueError as error:
                 self._terminal.note(f"  {error}")
 

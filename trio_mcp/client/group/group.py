@@ -19,7 +19,6 @@ from ...types import (
     CallToolResult,
     Completion,
     GetPromptResult,
-    JsonValue,
     PromptReference,
     ReadResourceResult,
     Reference,
@@ -231,7 +230,7 @@ class ClientGroup(GroupListing):
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         raise_on_error: bool = False,
         task: bool = False,
@@ -241,7 +240,7 @@ class ClientGroup(GroupListing):
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: type[T],
         task: bool = False,
@@ -251,7 +250,7 @@ class ClientGroup(GroupListing):
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: object,
         task: bool = False,
@@ -260,7 +259,7 @@ class ClientGroup(GroupListing):
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: object = None,
         raise_on_error: bool = False,
