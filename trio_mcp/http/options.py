@@ -27,7 +27,8 @@ from .routes import (
 @names_options
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """Limits that the HTTP application sets its clients; sizes in bytes, times in seconds. docs/limits.md explains them.
+    """Limits that the HTTP application sets its clients; sizes in bytes, times in seconds. They are explained at
+    https://github.com/trio-mcp/trio-mcp/blob/main/docs/limits.md.
 
     Attributes:
         body: size of one message.

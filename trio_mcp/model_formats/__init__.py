@@ -2,8 +2,9 @@
 
 Of OpenAI's Responses API there are tools, calls and results.
 
-What both sides know survives the way there and back. What differs is listed in `docs/providers.md`; a block that the other side
-does not have raises `ValueError` with the index of its message and its own, as in `messages[2].content[0]`.
+What both sides know survives the way there and back. What differs is listed at
+https://github.com/trio-mcp/trio-mcp/blob/main/docs/providers.md; a block that the other side does not have raises `ValueError`
+with the index of its message and its own, as in `messages[2].content[0]`.
 """
 
 from typing import TYPE_CHECKING

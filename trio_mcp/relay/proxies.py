@@ -70,7 +70,8 @@ def proxy(
         server.mount("weather", proxy("https://weather.example.com/mcp"))
 
     Served by itself, each host has a separate connection to the server, on which messages pass as they are if both speak one
-    revision. Mounted in a `Server`, it offers what the server lists. See docs/composition.md.
+    revision. Mounted in a `Server`, it offers what the server lists. See
+    https://github.com/trio-mcp/trio-mcp/blob/main/docs/composition.md.
 
     Args:
         target: the URL of a server; the path of a Python file, `FILE.py` or `FILE.py:name`; a command, as a list; a server in

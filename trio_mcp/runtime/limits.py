@@ -13,7 +13,8 @@ from .actor import CancelReason
 class Limits:
     """How many actors may exist. Parked ones count in `actors` too. A new actor is refused; no older one is evicted.
 
-    Callers share both limits: over half of one, a caller may have a quarter of it (docs/limits.md).
+    Callers share both limits: over half of one, a caller may have a quarter of it; see
+    https://github.com/trio-mcp/trio-mcp/blob/main/docs/limits.md.
 
     Attributes:
         actors, parked: all actors, and those of them that wait for the next request of their caller.

@@ -125,7 +125,8 @@ class Composition(Registration):
 
         The tool or prompt `name` of the other server is `prefix_name` here, and its resource `scheme://rest` is
         `scheme://prefix/rest`. Calls run as they do there: inside of its middleware, with its lifespan's state, its model and its
-        limits. Its lifespan is entered after that of this server. See docs/composition.md.
+        limits. Its lifespan is entered after that of this server. See
+        https://github.com/trio-mcp/trio-mcp/blob/main/docs/composition.md.
 
         Args:
             prefix: 1 to 64 letters, digits, '_', '-' and '.'; the first is a letter or a digit.

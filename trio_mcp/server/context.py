@@ -73,7 +73,9 @@ class Context(ToolLooper, Generic[StateT_co]):
         timeout: float = math.inf,
         **unknown: Never,
     ) -> Coroutine[object, object, server.UrlElicited]:
-        """Ask the user to open a page, and wait until the user has finished there; see docs/forms.md.
+        """Ask the user to open a page, and wait until the user has finished there.
+
+        https://github.com/trio-mcp/trio-mcp/blob/main/docs/forms.md#pages has examples.
 
         Args:
             url: the page, or a function that returns it for the id of the elicitation. It must not hold secrets (L-ELI-7s).

@@ -95,15 +95,18 @@ class Server(Composition, metaclass=AnsweredType):
         list_ttl: seconds for which a client may cache a list (2026-07-28); 0 for no caching.
         list_scope: "public" if the lists are the same for all clients.
         lifespan: a function decorated with `@asynccontextmanager` that takes this server. It is entered before the first call and
-            left after the last one, however the server is served; what it yields is `ctx.state`. See docs/state.md.
+            left after the last one, however the server is served; what it yields is `ctx.state`. See
+            https://github.com/trio-mcp/trio-mcp/blob/main/docs/state.md.
         middleware: async functions that run around each call, the first one outermost; see the decorator `middleware`.
         message_middleware: plain functions that see each message; see the decorator `message_middleware`.
         options: limits and times.
-        sampling: the provider of a model for `ctx.sample` and `ctx.run_tool_loop`; see docs/tool-loops.md. The server does not
-            close it.
+        sampling: the provider of a model for `ctx.sample` and `ctx.run_tool_loop`; see
+            https://github.com/trio-mcp/trio-mcp/blob/main/docs/tool-loops.md. The server does not close it.
         sampling_prefer: "client" asks the provider only where the client lacks what a question needs, "server" always.
-        tool_search: offer a search and a call in place of the list of tools; see docs/tool-search.md.
-        http: how it is served over HTTP, wherever that is; see docs/deployment.md.
+        tool_search: offer a search and a call in place of the list of tools; see
+            https://github.com/trio-mcp/trio-mcp/blob/main/docs/tool-search.md.
+        http: how it is served over HTTP, wherever that is; see
+            https://github.com/trio-mcp/trio-mcp/blob/main/docs/deployment.md.
     """
 
     def __init__(

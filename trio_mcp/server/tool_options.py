@@ -88,7 +88,7 @@ class ToolKeywords(OfferKeywords, total=False):
         queue: how many more calls may wait for one of these to end (default 0); all others are rejected.
         task: True: a caller may have a call as a task, which outlives its request and its connection; "required": the tool
             runs only so; "later": it becomes one at `await ctx.become_task()`, and must be one that is replayed (`resume`).
-            See docs/tasks.md.
+            See https://github.com/trio-mcp/trio-mcp/blob/main/docs/tasks.md.
     """
 
     annotations: ToolAnnotations | JsonObject

@@ -130,7 +130,8 @@ MAX_NODE: Final = 64
 @names_options
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """Limits and times of a running server; pass it as `Server(options=...)`. Times are in seconds. See docs/limits.md.
+    """Limits and times of a running server; pass it as `Server(options=...)`. Times are in seconds. See
+    https://github.com/trio-mcp/trio-mcp/blob/main/docs/limits.md.
 
     Attributes:
         actors: how many calls may run and wait; see `trio_mcp.runtime.Limits`.
@@ -148,8 +149,8 @@ class ServiceOptions:
             process.
         max_state: bytes of the journal (recorded answers and steps) inside a `requestState`; a larger one goes to the store.
         store: where everything is kept that outlives the process: the path of a file, such as "state.db", or a `Store`. It needs
-            keys. See docs/stores.md. A `JournalStore` keeps journals over `max_state` alone; without either, such a call cannot
-            be replayed.
+            keys; see https://github.com/trio-mcp/trio-mcp/blob/main/docs/stores.md. A `JournalStore` keeps journals over
+            `max_state` alone; without either, such a call cannot be replayed.
         node: a name for this process among those that share the store, for people; a random part is added at each start.
         always_replay: replay the call on every retry, as if the process had restarted: for tests of tools (`trio_mcp.testing`).
         watched: resources that one session, or one `subscriptions/listen`, may subscribe to.

@@ -43,7 +43,8 @@ class ToolLooper(Sampler):
         `BreakToolLoop`. In the last round that `max_iterations` allows, the model gets no tools and has to answer.
 
         A prompt continues the conversation of this body or branch, as in `sample`: afterwards `ctx.messages` ends with all
-        messages of the loop. A failure or a cancel adds nothing. Given messages are not stored. See docs/tool-loops.md.
+        messages of the loop. A failure or a cancel adds nothing. Given messages are not stored. See
+        https://github.com/trio-mcp/trio-mcp/blob/main/docs/tool-loops.md.
 
         Args:
             prompt: what `sample` takes; or a list of `SamplingMessage`, the complete conversation. None with `messages=`, and

@@ -92,7 +92,9 @@ class Sampler(Reporter):
         retries: int | None = None,
         **options: Unpack[sampling.SampleOptions],
     ) -> Coroutine[object, object, sampling.Sampled[object]]:
-        """Ask the client's model, with either a prompt or complete messages, and return its answer; see docs/sampling.md.
+        """Ask the client's model, with either a prompt or complete messages, and return its answer.
+
+        https://github.com/trio-mcp/trio-mcp/blob/main/docs/sampling.md has examples.
 
         A prompt continues the conversation of this body or branch: the model gets `ctx.messages` and the prompt, and afterwards
         `ctx.messages` ends with the prompt and its answer. A failure or a cancel adds nothing. Given `messages` are sent as they
