@@ -34,6 +34,14 @@ def test_it_is_small_and_holds_still_for_who_asks_for_that() -> None:
     assert "prefers-reduced-motion" in TEXT
 
 
+def test_it_begins_with_a_full_frame_and_lasts_fifteen_seconds() -> None:
+    assert set(re.findall(r"animation: \w+ ([\d.]+)s", TEXT)) == {"15.0"}
+    assert 'class="cover"' not in TEXT, "nothing hides the first lines"
+    first = re.search(r"@keyframes scroll \{ 0%\{transform:none\}([\d.]+)%", TEXT)
+    assert first is not None
+    assert float(first[1]) > 5, "they can be seen before they move"
+
+
 def test_it_shows_what_the_demonstration_shows() -> None:
     lines = shown()
     for part in (

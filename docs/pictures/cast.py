@@ -1,7 +1,8 @@
 """Record a run of the demonstration as an animated SVG: `make cast` writes docs/pictures/demo.svg.
 
-The commands run in a terminal of 80 columns, and what they write is shown line by line, more slowly than it came. The picture has
-no script, font or link in it, so that it plays where a page shows it as an image. Where nothing moves it shows its first lines.
+The commands run in a terminal of 80 columns. The picture begins with the first lines, as many as fit, since many readers look
+for a moment only; the others follow line by line. It has no script, font or link in it, so that it plays where a page shows it
+as an image. Where nothing moves it shows its first lines.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ CELL_WIDTH, LINE_HEIGHT, FONT_SIZE = 8.4, 19, 14
 MARGIN, BAR = 16, 34
 WIDTH, HEIGHT = round(COLUMNS * CELL_WIDTH) + 2 * MARGIN, ROWS * LINE_HEIGHT + BAR + MARGIN
 
-LINE_SECONDS, CODE_SECONDS, PAUSE_SECONDS, READ_SECONDS, END_SECONDS = 0.22, 0.05, 0.8, 3.0, 6.0
-"""Before the line after a line, a line of code, an empty line, the end of the code, and the end of all."""
+LINE_TIME, CODE_TIME, PAUSE_TIME, READ_TIME = 0.22, 0.05, 0.8, 3.0
+"""What passes before the line after a line, a line of code, an empty line, and the end of the code, each in proportion."""
+SECONDS, BEGIN_SECONDS, END_SECONDS = 15.0, 2.0, 3.0
+"""All, and in it the first lines and the last ones."""
 
 BACKGROUND, BAR_COLOUR, TEXT = "#15181e", "#21262f", "#d5dae3"
 PALETTE: Final = ("#6b7484", "#ef8a80", "#9ad68a", "#eec46c", "#86b1ff", "#d6a5ea", "#7ccfe3", TEXT)
@@ -43,10 +46,10 @@ PALETTE: Final = ("#6b7484", "#ef8a80", "#9ad68a", "#eec46c", "#86b1ff", "#d6a5e
 
 
 class Line(NamedTuple):
-    """A line, and the seconds until the next one comes."""
+    """A line, and the part of the time until the next one comes."""
 
     text: Text
-    seconds: float
+    time: float
 
 
 def record(command: Sequence[str]) -> str:
@@ -77,29 +80,26 @@ def record(command: Sequence[str]) -> str:
 
 def lines_of(shown: str, output: str) -> Iterator[Line]:
     """Yield the prompt with a command, and the lines that it has written."""
-    yield Line(Text.assemble(("$ ", "green"), (shown, "bold")), PAUSE_SECONDS)
-    yield Line(Text(), PAUSE_SECONDS)
+    yield Line(Text.assemble(("$ ", "green"), (shown, "bold")), PAUSE_TIME)
+    yield Line(Text(), PAUSE_TIME)
     is_code = False
     for each in output.splitlines():
         text = Text.from_ansi(each.rstrip())
         text.rstrip()
         was_code, is_code = is_code, text.plain.startswith("  @server.tool") or (is_code and bool(text.plain))
-        empty = READ_SECONDS if was_code else PAUSE_SECONDS
-        yield Line(text, CODE_SECONDS if is_code else LINE_SECONDS if text.plain else empty)
-    yield Line(Text(), PAUSE_SECONDS)
+        empty = READ_TIME if was_code else PAUSE_TIME
+        yield Line(text, CODE_TIME if is_code else LINE_TIME if text.plain else empty)
+    yield Line(Text(), PAUSE_TIME)
 
 
 def picture(lines: Sequence[Line]) -> str:
     """Return the SVG."""
-    scroll, cover, clock = [], [], 0.0
-    duration = sum(line.seconds for line in lines) + END_SECONDS
-    for number, line in enumerate(lines, 1):
-        at = f"{100 * clock / duration:.3f}%"
-        if number <= ROWS:
-            cover.append(f"{at}{{transform:translateY({number * LINE_HEIGHT}px)}}")
-        else:
-            scroll.append(f"{at}{{transform:translateY({(ROWS - number) * LINE_HEIGHT}px)}}")
-        clock += line.seconds
+    scroll, clock = [], BEGIN_SECONDS
+    later = lines[ROWS:]
+    scale = (SECONDS - BEGIN_SECONDS - END_SECONDS) / sum(line.time for line in later)
+    for number, line in enumerate(later, 1):
+        scroll.append(f"{100 * clock / SECONDS:.3f}%{{transform:translateY({-number * LINE_HEIGHT}px)}}")
+        clock += line.time * scale
     below = ROWS * LINE_HEIGHT
     body = "\n".join(text for number, line in enumerate(lines) for text in texts(line.text, number))
     dots = "".join(f'<circle cx="{MARGIN + 6 + 18 * n}" cy="{BAR / 2}" r="5.5" fill="#4a5261"/>' for n in range(3))
@@ -113,11 +113,9 @@ text {{ font: {FONT_SIZE}px ui-monospace, SFMono-Regular, Menlo, Consolas, "Deja
   fill: {TEXT}; white-space: pre }}
 .b {{ font-weight: bold }}
 {"".join(f".c{n} {{ fill: {colour} }} " for n, colour in enumerate(PALETTE[:-1]))}
-.scroll {{ animation: scroll {duration:.1f}s step-end infinite }}
-.cover {{ transform: translateY({below}px); animation: cover {duration:.1f}s step-end infinite }}
+.scroll {{ animation: scroll {SECONDS:.1f}s step-end infinite }}
 @keyframes scroll {{ 0%{{transform:none}}{"".join(scroll)} }}
-@keyframes cover {{ {"".join(cover)} }}
-@media (prefers-reduced-motion: reduce) {{ .scroll, .cover {{ animation: none }} }}
+@media (prefers-reduced-motion: reduce) {{ .scroll {{ animation: none }} }}
 </style>
 <clipPath id="screen"><rect width="{WIDTH}" height="{below}"/></clipPath>
 <rect width="{WIDTH}" height="{HEIGHT}" rx="10" fill="{BACKGROUND}"/>
@@ -127,7 +125,6 @@ text {{ font: {FONT_SIZE}px ui-monospace, SFMono-Regular, Menlo, Consolas, "Deja
 <g class="scroll">
 {body}
 </g>
-<rect class="cover" width="{WIDTH}" height="{below}" fill="{BACKGROUND}"/>
 </g>
 </svg>
 """
