@@ -261,13 +261,21 @@ async def test_scripts_that_do_not_fit() -> None:
 
 
 def test_a_client_in_asyncio() -> None:
-    async def connect() -> None:
-        async with Client.connect("http://127.0.0.1:9/mcp"):
+    async def open_service() -> None:
+        async with Server("shop").open_service():
             pass
 
-    with pytest.raises(RuntimeError) as caught:
-        asyncio.run(connect())
-    said(str(caught.value))
+    async def elsewhere() -> None:
+        async with Client.connect(Server("shop")) as client:
+            await asyncio.to_thread(asyncio.run, used(client))
+
+    async def used(client: Client) -> None:
+        await client.ping()
+
+    for program in (open_service, elsewhere):
+        with pytest.raises(RuntimeError) as caught:
+            asyncio.run(program())
+        said(str(caught.value))
 
 
 async def test_a_client_outside_of_its_block() -> None:

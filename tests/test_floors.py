@@ -59,6 +59,25 @@ def test_a_client_of_one_server_loads_no_group_and_no_agent() -> None:
     )
 
 
+ON_TRIO = """
+import trio
+from trio_mcp import Client, ClientGroup, Server
+
+async def main():
+    async with Client.connect(Server("s")) as client, ClientGroup({"a": Server("a")}) as group:
+        await client.ping()
+        await group.list_tools()
+
+trio.run(main)
+"""
+
+
+def test_a_program_of_trio_alone_loads_neither_asyncio_nor_the_bridge_to_it() -> None:
+    modules = loaded("trio_mcp", then=ON_TRIO)
+    assert "trio_mcp.session.event_loop" in modules
+    assert modules.isdisjoint({"asyncio", "trio_mcp.bridge"})
+
+
 SERVERS = {"hypercorn", "wsproto", "h2", "priority", "trio_mcp.server"}
 CLIENTS = {"httpx2", "httpcore2", "trio_websocket", "trio_mcp.client"}
 HEAVY = SERVERS - {"trio_mcp.server"} | CLIENTS | {"jsonschema", "h11", "asyncio"}
@@ -135,6 +154,7 @@ CONVERSATION = (
 
 NOT_NEEDED = {
     # by a package and what is below it
+    "trio_mcp.bridge",
     "trio_mcp.client",
     "trio_mcp.cli",
     "trio_mcp.model_formats",

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import inspect
 import json
 import logging
 import os
@@ -44,7 +45,7 @@ Conversation = Callable[[Recorder | None], Awaitable[None]]
 
 ELICITS = {"elicitation": {}}
 PARSE = jsonrpc.parse.__code__
-CALL_TOOL = Client.call_tool.__code__
+CALL_TOOL = inspect.unwrap(Client.call_tool).__code__
 TWO = accept(value=2)
 BOUND = 20
 SILENCE = 0.1

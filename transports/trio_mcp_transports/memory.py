@@ -13,6 +13,7 @@ from trio_mcp.protocol.json_limits import CLIENT_LIMITS, DEFAULT_LIMITS, JsonLim
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.session.channel import AnyChannel, MessageChannel
 from trio_mcp.session.envelope import Envelope, Received, received
+from trio_mcp.session.event_loop import HOME
 from trio_mcp.session.raised import RaisedErrors
 from trio_mcp.session.transport import ChannelServer
 
@@ -136,6 +137,8 @@ def server_limits(server: ChannelServer) -> JsonLimits:
 
 
 async def _serve(server: ChannelServer, channel: MemoryChannel, stopped: trio.Event) -> None:
+    # The functions of a server are not those of the client that has been opened.
+    HOME.set(None)
     try:
         await server.serve_channel(channel)
     finally:

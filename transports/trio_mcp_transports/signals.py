@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
+from trio_mcp.session.event_loop import HOME
+
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 REPEAT_SECONDS: Final = 1.0
@@ -27,12 +29,17 @@ def is_repeat(number: int, seconds: float) -> bool:
 
 
 def unignored_signals() -> list[signal.Signals]:
-    """Return those of `END_SIGNALS` that are to be handled: none outside the main thread, and none that is ignored."""
+    """Return those of `END_SIGNALS` that are to be handled: none outside the main thread, none that is ignored, and in an
+    asyncio program none that it handles."""
     # Python delivers signals to the main thread only, and `signal.signal` raises elsewhere. A program that is started with a
     # signal ignored, as `nohup` does with SIGHUP, is to leave it so.
     if threading.current_thread() is not threading.main_thread():
         return []
-    return [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    found = {number: signal.getsignal(number) for number in END_SIGNALS}
+    if HOME.get() is None:
+        return [number for number, handler in found.items() if handler is not signal.SIG_IGN]
+    # An asyncio program may handle some: `asyncio.run` handles SIGINT, and cancels what serves.
+    return [number for number, handler in found.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from ..base.checks import check_sequence
 from ..errors import CapabilityError, Disconnected, without_traceback
 from ..protocol.uri.uris import is_part_of, normal_uri
 from ..session import ClientSession
+from ..session.event_loop import works_on_asyncio
 from ..session.subscriptions import LISTS, Change, changes_matching, filter_of, lists_in
 from ..types import SubscriptionFilter
 from .requester import Requester
@@ -123,6 +124,7 @@ class Changes:
         """Why the iteration failed; None while it is open, and after a regular end."""
         self._readers = trio.lowlevel.ParkingLot()
 
+    @works_on_asyncio
     async def __aenter__(self) -> Self:
         """Subscribe; returns when the server has agreed.
 
@@ -137,6 +139,7 @@ class Changes:
         await self._source.begin(self)
         return self
 
+    @works_on_asyncio
     async def __aexit__(self, *_error: object) -> None:
         """Unsubscribe; bounded, also when cancelled."""
         self._exited = True
@@ -150,6 +153,7 @@ class Changes:
             raise RuntimeError("the `async with` of this listener has ended: iterate inside of it")
         return self
 
+    @works_on_asyncio
     async def __anext__(self) -> Change:
         """Wait for the next change and return it. A cancel loses none."""
         self._check_begun()

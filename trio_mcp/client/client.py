@@ -11,11 +11,14 @@ from inspect import signature
 from types import TracebackType
 from typing import Final, Never, Self, TypeVar, Unpack, overload
 
+import trio
+
 from ..base.checks import check_choice, check_seconds
 from ..errors import Disconnected
 from ..protocol.codec.models import Dropped
 from ..sampling import SamplingProvider
 from ..session import AnyChannel, ChannelServer
+from ..session.event_loop import works_on_asyncio
 from ..session.server_requests import MAX_HANDLERS
 from ..types import (
     CallToolResult,
@@ -209,6 +212,7 @@ class Client(TaskMethods):
 
     # life
 
+    @works_on_asyncio
     async def open(self) -> Self:
         """Connect, detect which era the server speaks, and return the client; `async with` calls this.
 
@@ -220,6 +224,7 @@ class Client(TaskMethods):
         await self._link.open()
         return self
 
+    @works_on_asyncio
     async def aclose(self) -> None:
         """Close the connection. May be called from any task and more than once; ends in bounded time, even if cancelled.
 
@@ -275,6 +280,7 @@ class Client(TaskMethods):
         task: bool = False,
         **options: Unpack[CallKeywords],
     ) -> object: ...
+    @works_on_asyncio
     async def call_tool(
         self,
         name: str,
@@ -322,16 +328,19 @@ class Client(TaskMethods):
             return read(name, result.check())
         return result.check() if raise_on_error else result
 
+    @works_on_asyncio
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
     ) -> GetPromptResult:
         """Return a prompt, after answering its questions; the keyword arguments are those of `call_tool`."""
         return await self._calls.prompt(name, arguments, call_options("get_prompt", name, options))
 
+    @works_on_asyncio
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource, after answering its questions; the keyword arguments are those of `call_tool`."""
         return await self._calls.resource(uri, call_options("read_resource", uri, options))
 
+    @works_on_asyncio
     async def complete(
         self,
         ref: Reference,
@@ -351,11 +360,13 @@ class Client(TaskMethods):
         """
         return await self._calls.completion(complete_params(ref, argument, value, context), timeout)
 
+    @works_on_asyncio
     async def ping(self, *, timeout: float = 30) -> None:
         """Send a request that every server answers: `ping`, or `server/discover` to a modern server."""
         check_seconds("timeout", timeout)
         await self._link.request(self._link.dialect.ping_method, RequestParams(), timeout=timeout)
 
+    @works_on_asyncio
     async def set_log_level(self, level: LoggingLevel, *, timeout: float = math.inf) -> None:
         """Request log messages of this level and above from now on.
 
@@ -391,6 +402,7 @@ class Client(TaskMethods):
         # A function, because the listeners depend on the era, which is not known before the client is open.
         return Changes(lambda: self._link.dialect.listeners, subscription_filter(tools, prompts, resources, uris))
 
+    @works_on_asyncio
     async def subscribe(self, uri: str, *, timeout: float = math.inf) -> None:
         """Subscribe to changes of one resource at a legacy server; `on_change` is called with them.
 
@@ -399,6 +411,7 @@ class Client(TaskMethods):
         """
         await run_with_timeout(timeout, uri, partial(self._link.dialect.listeners.subscribe, uri))
 
+    @works_on_asyncio
     async def unsubscribe(self, uri: str, *, timeout: float = math.inf) -> None:
         """End a subscription made with `subscribe`. Raises the same errors."""
         await run_with_timeout(timeout, uri, partial(self._link.dialect.listeners.unsubscribe, uri))
@@ -411,6 +424,11 @@ class Client(TaskMethods):
         self._link.dialect.announce_changed_roots()
 
     # about the server
+
+    @property
+    def opened_in(self) -> trio.lowlevel.TrioToken | None:
+        """The Trio run in which it is open, and in which alone it can be used."""
+        return self._link.opened_in
 
     @property
     def is_open(self) -> bool:

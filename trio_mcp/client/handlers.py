@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
@@ -23,6 +23,7 @@ from ..errors import CapabilityError, Disconnected, LimitExceeded
 from ..protocol.codec import Codec
 from ..protocol.revisions import ELICIT, TASK_GATES, with_tasks
 from ..session import RequestHandler
+from ..session.event_loop import HOME
 from ..types import (
     ClientCapabilities,
     CreateMessageRequestParams,
@@ -43,6 +44,9 @@ from ..types import (
     SamplingCapability,
 )
 from .sampling import OnSample, ProviderSampling, check_question, checked_answer, maybe_await
+
+if TYPE_CHECKING:
+    from ..bridge import Guest
 
 OnElicit: TypeAlias = Callable[[ElicitRequestFormParams], ElicitResult | Awaitable[ElicitResult]]
 """A function, plain or async, that fills in a form: returns `accept(...)`, `decline()` or `dismiss()`."""
@@ -205,6 +209,9 @@ class Handlers:
         assert self.on_sample is not None
         assert isinstance(params, CreateMessageRequestParams)
         check_question(params, with_tools=self.sample_tools)
+        if isinstance(self.on_sample, ProviderSampling):
+            # Itself on Trio, as a provider of this package may be.
+            return checked_answer(await self.on_sample(params))
         return checked_answer(await maybe_await(self.on_sample(params)))
 
     async def _roots(self, _params: Model) -> Model:
@@ -257,6 +264,9 @@ class Rounds:
 
     Args:
         limit: handlers that run at once; the questions above it wait for their turn.
+
+    Attributes:
+        home: where the handlers run, from whichever loop the call came; see `HOME`.
     """
 
     _handlers: Handlers
@@ -264,6 +274,7 @@ class Rounds:
     _scopes: set[trio.CancelScope] = field(default_factory=set[trio.CancelScope])
     _places: trio.Semaphore = field(init=False)
     _ended: Disconnected | None = None
+    home: Guest | None = None
 
     def __post_init__(self) -> None:
         self._places = trio.Semaphore(self._limit)
@@ -290,9 +301,11 @@ class Rounds:
         if self._ended is None:
             with trio.CancelScope() as scope:
                 self._scopes.add(scope)
+                before = HOME.set(self.home)
                 try:
                     return await self._ask_all(self._handlers.find_for(asker), questions, codec)
                 finally:
+                    HOME.reset(before)
                     self._scopes.discard(scope)
         # A new exception for each caller: a shared one would collect the tracebacks of all of them.
         raise Disconnected(str(self._ended))

@@ -17,7 +17,7 @@ from ..errors import Disconnected, Unreachable
 from ..session import AnyChannel, ClientSession
 from ..session.channel import MessageChannel
 from ..session.client import RequestOptions
-from ..session.event_loop import check_event_loop
+from ..session.event_loop import HOME, home_held
 from ..session.left_out import DroppedMembers
 from ..types import Model, RequestParams
 from .busy import WaitingSession
@@ -75,6 +75,7 @@ class Link:
         rounds: answers the questions of the calls over this connection.
         task_news: those who follow a task of a legacy server.
         dropped: what was left out of the server's results.
+        opened_in: the Trio run in which it is open.
     """
 
     def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
@@ -98,6 +99,7 @@ class Link:
         """What ended it after that, if the program is to know: what a server in this process raised, or an exit in a handler."""
         self._in_process = False
         self._scope = trio.CancelScope()
+        self.opened_in: trio.lowlevel.TrioToken | None = None
         # What tasks wait for. The state decides; these only wake them when it has moved.
         self._ready = trio.Event()
         self._closing = trio.Event()
@@ -107,10 +109,11 @@ class Link:
 
     async def open(self) -> None:
         """Connect and open the session. A cancel closes the link."""
-        check_event_loop()
         if self._state.phase is not Phase.NEW:
             raise RuntimeError("a client is opened once: make another one with Client.connect")
         self._state.move(LinkEvent.START)
+        self.opened_in = trio.lowlevel.current_trio_token()
+        self.rounds.home = HOME.get()
         # With the caller's context, so that callbacks of the program see its context variables.
         trio.lowlevel.spawn_system_task(self._main, name=f"{self!r}", context=contextvars.copy_context())
         try:
@@ -118,6 +121,8 @@ class Link:
         # Also for a cancel or a Ctrl-C: `__aexit__` does not run if `__aenter__` raises, so nothing else would close the link.
         except BaseException:
             self._scope.cancel()
+            with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                await self._done.wait()
             raise
         if self._failure is not None:
             await self.aclose()
@@ -213,7 +218,7 @@ class Link:
     async def _main(self) -> None:
         """Run everything else, and let only a cancel out."""
         try:
-            with self._scope:
+            with home_held(), self._scope:
                 await self._serve()
         except BaseException as error:  # noqa: BLE001, ASYNC103  an exception that leaves a system task ends Trio's loop
             self._contain(error)
@@ -221,6 +226,7 @@ class Link:
             if not self._ready.is_set() and self._failure is None:
                 self._failure = Disconnected("the client was closed while it opened")
             self._state.move(LinkEvent.ENDED)
+            self.opened_in = None
             self._ready.set()
             self._done.set()
 

@@ -18,6 +18,7 @@ from ..protocol.http.headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.schema.json_schema import Schema
 from ..session.client import NO_HEADERS
+from ..session.event_loop import iterates_on_asyncio, works_on_asyncio
 from ..session.left_out import DroppedMembers
 from ..types import (
     CacheableResult,
@@ -320,6 +321,7 @@ class Listing:
 
     _lists: Lists
 
+    @works_on_asyncio
     async def list_tools(self, *, timeout: float = math.inf) -> list[Tool]:
         """Return every tool that the server offers, from all pages.
 
@@ -327,30 +329,37 @@ class Listing:
         """
         return await self._read_all(TOOLS, timeout)
 
+    @works_on_asyncio
     async def list_prompts(self, *, timeout: float = math.inf) -> list[Prompt]:
         """Return every prompt."""
         return await self._read_all(PROMPTS, timeout)
 
+    @works_on_asyncio
     async def list_resources(self, *, timeout: float = math.inf) -> list[Resource]:
         """Return every resource that has a fixed URI."""
         return await self._read_all(RESOURCES, timeout)
 
+    @works_on_asyncio
     async def list_resource_templates(self, *, timeout: float = math.inf) -> list[ResourceTemplate]:
         """Return every resource template."""
         return await self._read_all(RESOURCE_TEMPLATES, timeout)
 
+    @iterates_on_asyncio
     def iter_tools(self, *, timeout: float = math.inf) -> AsyncGenerator[Tool]:
         """Iterate over the tools. Each page is requested when the previous one has been read; `timeout` is per page."""
         return self._items(TOOLS, timeout)
 
+    @iterates_on_asyncio
     def iter_prompts(self, *, timeout: float = math.inf) -> AsyncGenerator[Prompt]:
         """Iterate over the prompts, page by page like `iter_tools`."""
         return self._items(PROMPTS, timeout)
 
+    @iterates_on_asyncio
     def iter_resources(self, *, timeout: float = math.inf) -> AsyncGenerator[Resource]:
         """Iterate over the resources, page by page like `iter_tools`."""
         return self._items(RESOURCES, timeout)
 
+    @iterates_on_asyncio
     def iter_resource_templates(self, *, timeout: float = math.inf) -> AsyncGenerator[ResourceTemplate]:
         """Iterate over the resource templates, page by page like `iter_tools`."""
         return self._items(RESOURCE_TEMPLATES, timeout)

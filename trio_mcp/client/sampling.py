@@ -10,6 +10,7 @@ from ..base.checks import check_callable, check_instance, mistake
 from ..errors import CapabilityError, LocalProtocolError, MalformedQuestion, SampleRefused
 from ..protocol.conversation import answer_problem, conversation_problem
 from ..sampling import SamplingProvider
+from ..session.event_loop import at_home
 from ..types import CreateMessageRequestParams, CreateMessageResult, TextContent
 
 # Functions of the program that may be plain or async.
@@ -20,8 +21,13 @@ T = TypeVar("T")
 async def maybe_await(value: T | Awaitable[T]) -> T:
     """Return a value, or await it first if it is awaitable: a handler may be plain or async."""
     if isinstance(value, Awaitable):
-        return cast("T", await value)
+        return cast("T", await at_home(value))
     return value
+
+
+def provider_answer(provider: SamplingProvider, answer: Awaitable[T]) -> Awaitable[T]:
+    """Return what awaits an answer where its provider runs: on Trio one of this package, the program's own at home."""
+    return answer if type(provider).__module__.startswith("trio_mcp.") else at_home(answer)
 
 
 OnSample: TypeAlias = Callable[
@@ -66,7 +72,7 @@ class ProviderSampling:
         """
         if self.approve is not None:
             params = await self._approved(self.approve, params)
-        return await self.provider.sample(params)
+        return await provider_answer(self.provider, self.provider.sample(params))
 
     async def _approved(self, approve: ApproveSample, params: CreateMessageRequestParams) -> CreateMessageRequestParams:
         decision: object = await maybe_await(approve(params, self.server_name()))

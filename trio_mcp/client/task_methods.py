@@ -17,6 +17,7 @@ from ..base.unawaited import unawaited
 from ..errors import RemoteProtocolError, RequestTimeout
 from ..protocol.codec.tasks import MAX_TASK_ID
 from ..protocol.strict_json import dumps
+from ..session.event_loop import iterates_on_asyncio, works_on_asyncio
 from ..types import CallToolResult, InputRequest, JsonObject, Task
 from .call_options import MAX_ROUNDS, CallOptions, check_call_options
 from .calls import Calls
@@ -62,11 +63,13 @@ class ClientTask(Generic[T_co]):
         return MappingProxyType(self._follower.known.questions)
 
     @unawaited("task.status")
+    @works_on_asyncio
     async def status(self, *, timeout: float = math.inf) -> Task:
         """Ask the server for the state of the task, and return it: `status`, `status_message`, and its times."""
         return await run_with_timeout(timeout, "tasks/get", self._follower.status)
 
     @unawaited("task.result")
+    @works_on_asyncio
     async def result(self, *, timeout: float = math.inf, on_change: Callable[[Task], None] | None = None) -> T_co:
         """Wait until the task is over, and return its result, validated as `call_tool` does.
 
@@ -91,6 +94,7 @@ class ClientTask(Generic[T_co]):
         raise RequestTimeout(f"the task {self.id[:64]} was not over within {timeout:g} seconds; it goes on")
 
     @unawaited("task.cancel")
+    @works_on_asyncio
     async def cancel(self, *, timeout: float = math.inf) -> None:
         """Cancel the task; returns when the server has agreed, which may be before the work has ended.
 
@@ -121,6 +125,7 @@ class TaskChanges:
     def __aiter__(self) -> Self:
         return self
 
+    @works_on_asyncio
     async def __anext__(self) -> Task:
         """Wait for the next change, and answer what the task asks meanwhile. A cancel loses no change."""
         if self._is_over:
@@ -239,6 +244,7 @@ class TaskMethods(Listing):
         **options: Unpack[StartKeywords],
     ) -> ClientTask[T]: ...
     @unawaited("client.start_tool")
+    @works_on_asyncio
     async def start_tool(
         self,
         name: str,
@@ -307,6 +313,7 @@ class TaskMethods(Listing):
         options.check()
         return ClientTask(self._tasks.follow(task_id, tool, max_rounds), read)
 
+    @iterates_on_asyncio
     def tasks(self, *, timeout: float = math.inf) -> AsyncGenerator[Task]:
         """Iterate over the tasks of this client that the server keeps. Each page may take `timeout` seconds.
 

@@ -10,6 +10,7 @@ import trio
 
 from ..errors import ProviderError, ProviderErrorKind
 from ..scripts import Script, Step, sample_result
+from ..session.event_loop import at_home
 from ..types import CreateMessageRequestParams, CreateMessageResult, TextContent
 
 MODEL = "scripted"
@@ -88,7 +89,7 @@ async def _resolve(step: Step, request: CreateMessageRequestParams) -> object:
     while callable(answer):
         answer = cast("Callable[[CreateMessageRequestParams], object | Awaitable[object]]", answer)(request)
         if isawaitable(answer):
-            answer = await answer
+            answer = await at_home(answer)
     return answer
 
 

@@ -28,7 +28,7 @@ from ..session import (
     find_transport,
     serve_channel,
 )
-from ..session.event_loop import check_event_loop, check_no_event_loop
+from ..session.event_loop import check_no_event_loop, works_on_asyncio
 from ..session.subscriptions import Change
 from ..session.transport import OWNS_PROCESS, CannotListen, owned_process
 from .registry import Registry
@@ -75,9 +75,9 @@ def run_process(
         raise
 
 
+@works_on_asyncio
 async def serve_over(transport: str, shared: SharedServer, options: Mapping[str, object]) -> None:
     """Serve a server over a transport until it ends; see `Server.serve`."""
-    check_event_loop()
     if shared.options.keys is None:
         # Only for its error: a transport would raise it from a nursery, wrapped in a group, after it has opened a port.
         KeyRing.from_environment()

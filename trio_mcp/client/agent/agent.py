@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from ...base.checks import check_instance, check_int, check_seconds, check_sequence, check_sync_callback
 from ...sampling import SamplingProvider, StreamingProvider
+from ...session.event_loop import works_on_asyncio
 from ...session.token_usage import MAX_ITERATIONS, Ask, TokenUsage, ToolLoop, text_of
 from ...types import (
     CreateMessageRequestParams,
@@ -23,6 +24,7 @@ from ...types import (
 )
 from ..agent_tools import offered
 from ..group.names import ToolFilter, ToolSelection
+from ..sampling import provider_answer
 from .calls import (
     LIST_TIMEOUT,
     MAX_PARALLEL,
@@ -63,6 +65,7 @@ AgentPrompt: TypeAlias = str | SamplingContentBlock | Sequence[SamplingContentBl
 """What the user says: a text, an image, a recording, or several of them."""
 
 
+@works_on_asyncio
 async def run_agent(
     provider: SamplingProvider,
     prompt: AgentPrompt | None,
@@ -160,23 +163,27 @@ def asking(provider: SamplingProvider, on_text: Callable[[str], None] | None) ->
     # pyright takes a protocol for abstract.
     check_instance("provider", provider, SamplingProvider, "a SamplingProvider")  # type: ignore[type-abstract]
     if on_text is None:
-        return provider.sample
+        return partial(sample, provider)
     check_sync_callback("on_text", on_text)
     if isinstance(provider, StreamingProvider):
         return partial(stream, provider, on_text)
     return partial(ask_and_show, provider, on_text)
 
 
+async def sample(provider: SamplingProvider, params: CreateMessageRequestParams) -> CreateMessageResult:
+    return await provider_answer(provider, provider.sample(params))
+
+
 async def stream(
     provider: StreamingProvider, on_text: Callable[[str], None], params: CreateMessageRequestParams
 ) -> CreateMessageResult:
-    return await provider.stream(params, on_text)
+    return await provider_answer(provider, provider.stream(params, on_text))
 
 
 async def ask_and_show(
     provider: SamplingProvider, on_text: Callable[[str], None], params: CreateMessageRequestParams
 ) -> CreateMessageResult:
-    answer = await provider.sample(params)
+    answer = await sample(provider, params)
     text = text_of(answer)
     if text:
         on_text(text)

@@ -21,6 +21,7 @@ from ...model_formats import (
     tools_to_openai_responses,
 )
 from ...model_formats.blocks import as_object
+from ...session.event_loop import works_on_asyncio
 from ...types import Tool, ToolResultContent, ToolUseContent
 from ..agent_tools import offered
 from ..group.names import ToolFilter, ToolSelection
@@ -75,6 +76,7 @@ class ModelTools:
         """Return the tools as OpenAI's Responses API takes them."""
         return tools_to_openai_responses(self.tools)
 
+    @works_on_asyncio
     async def run(self, calls: Sequence[ToolUseContent]) -> list[ToolResultContent]:
         """Run the calls of one answer on their servers, concurrently, and return their results in the order of the calls.
 
@@ -142,6 +144,7 @@ class ModelTools:
         return [*said, *results_to_openai_responses(await self.run(calls))]
 
 
+@works_on_asyncio
 async def list_model_tools(
     clients: AgentClients,
     *,

@@ -14,7 +14,7 @@ from ...base.backoff import Backoff
 from ...base.groups import first_leaf, without
 from ...base.logs import peer_logger
 from ...errors import Disconnected, McpError, ServerUnavailable
-from ...session.event_loop import check_event_loop
+from ...session.event_loop import home_held
 from ...session.subscriptions import Change, filter_of, lists_in
 from ..changes import Changes, Listeners
 from ..link import split_contained
@@ -184,12 +184,16 @@ class GroupTasks:
 
     Args:
         connections: to its servers.
+
+    Attributes:
+        opened_in: the Trio run in which it is open.
     """
 
     def __init__(self, connections: Collection[Connection]) -> None:
         self._connections = connections
         self._phase = _Phase.NEW
         self._scope = trio.CancelScope()
+        self.opened_in: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._done = trio.Event()
         self._failure: BaseException | None = None
@@ -212,10 +216,10 @@ class GroupTasks:
             RuntimeError: it was opened before.
             Disconnected: it was closed meanwhile.
         """
-        check_event_loop()
         if self._phase is not _Phase.NEW:
             raise RuntimeError("a group is opened once: make another one")
         self._phase = _Phase.OPEN
+        self.opened_in = trio.lowlevel.current_trio_token()
         # With the caller's context, so that callbacks of the program see its context variables.
         trio.lowlevel.spawn_system_task(self._main, name="a group of clients", context=contextvars.copy_context())
         try:
@@ -256,7 +260,7 @@ class GroupTasks:
     async def _main(self) -> None:
         """Run everything else, and let only a cancel out: what leaves a system task ends Trio's loop."""
         try:
-            with self._scope:
+            with home_held(), self._scope:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery
                     for connection in self._connections:
@@ -265,6 +269,7 @@ class GroupTasks:
         except BaseException as error:  # noqa: BLE001, ASYNC103  it is raised by `aclose`
             self._contain(error)
         finally:
+            self.opened_in = None
             self._done.set()
 
     def _contain(self, error: BaseException) -> None:

@@ -10,10 +10,13 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Final, Self, TypeVar, Unpack, overload
 
+import trio
+
 from ...base.checks import check_callable, check_seconds, check_sync_callback, nearest
 from ...base.logs import RepeatedRecords, peer_logger
 from ...errors import Disconnected, OutcomeUnknown
 from ...mcp_json import read_mcp_json
+from ...session.event_loop import works_on_asyncio
 from ...session.subscriptions import Change
 from ...types import (
     CallToolResult,
@@ -153,6 +156,7 @@ class ClientGroup(GroupListing):
 
     # life
 
+    @works_on_asyncio
     async def open(self) -> Self:
         """Connect to all servers, wait until each was tried once, and return the group; `async with` calls this.
 
@@ -161,6 +165,7 @@ class ClientGroup(GroupListing):
         await self._tasks.open()
         return self
 
+    @works_on_asyncio
     async def aclose(self) -> None:
         """Close the connections to all servers. May be called from any task and more than once; ends in bounded time."""
         self._listeners.end(Disconnected("the group was closed"))
@@ -175,6 +180,11 @@ class ClientGroup(GroupListing):
         await self.aclose()
 
     # servers
+
+    @property
+    def opened_in(self) -> trio.lowlevel.TrioToken | None:
+        """The Trio run in which it is open, and in which alone it can be used."""
+        return self._tasks.opened_in
 
     @property
     def states(self) -> Mapping[str, ServerState]:
@@ -205,6 +215,7 @@ class ClientGroup(GroupListing):
     def __contains__(self, server: object) -> bool:
         return server in self._connections
 
+    @works_on_asyncio
     async def wait_connected(self, server: str, *, timeout: float = math.inf) -> Client:
         """Wait until a server is connected, and return its client.
 
@@ -256,6 +267,7 @@ class ClientGroup(GroupListing):
         task: bool = False,
         **options: Unpack[CallKeywords],
     ) -> object: ...
+    @works_on_asyncio
     async def call_tool(
         self,
         name: str,
@@ -289,6 +301,7 @@ class ClientGroup(GroupListing):
         connection, own = await self._lists.tool(name)
         return await self._within("call_tool", options, name, partial(connection.ask, call))
 
+    @works_on_asyncio
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
     ) -> GetPromptResult:
@@ -297,12 +310,14 @@ class ClientGroup(GroupListing):
         ask = partial(connection.ask, lambda client: client.get_prompt(own, arguments, **options))
         return await self._within("get_prompt", options, name, ask)
 
+    @works_on_asyncio
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource by its URI in the group. Raises as `call_tool` does."""
         connection, own = self._lists.by_uri(uri)
         ask = partial(connection.ask, lambda client: client.read_resource(own, **options))
         return await self._within("read_resource", options, uri, ask)
 
+    @works_on_asyncio
     async def complete(
         self,
         ref: Reference,

@@ -13,6 +13,7 @@ import trio
 from ...base.checks import check_seconds, check_str, nearest
 from ...base.logs import RepeatedRecords, peer_logger
 from ...errors import McpError, ServerUnavailable
+from ...session.event_loop import works_on_asyncio
 from ...session.left_out import LeftOut, by_key
 from ...types import Model, Prompt, Resource, ResourceTemplate, Tool
 from ...types.capabilities import declares
@@ -250,6 +251,7 @@ class GroupListing:
 
     _lists: GroupLists
 
+    @works_on_asyncio
     async def list_tools(
         self,
         *,
@@ -269,19 +271,23 @@ class GroupListing:
         tools = [tool.renamed for tool in await self.list_tools_by_server(timeout=timeout)]
         return [tool for tool in tools if filter.allows(tool)]
 
+    @works_on_asyncio
     async def list_tools_by_server(self, *, timeout: float = LIST_TIMEOUT) -> list[GroupTool]:
         """Return the tools of all servers that can be reached, each with its server and with the name that it has there."""
         return await self._lists.tools(check_seconds("timeout", timeout))
 
+    @works_on_asyncio
     async def list_prompts(self, *, timeout: float = LIST_TIMEOUT) -> list[Prompt]:
         """Return the prompts of all servers, under their names in the group."""
         return await self._lists.read("prompt", "prompts", Client.list_prompts, check_seconds("timeout", timeout))
 
+    @works_on_asyncio
     async def list_resources(self, *, timeout: float = LIST_TIMEOUT) -> list[Resource]:
         """Return the resources of all servers, with their URIs in the group."""
         seconds = check_seconds("timeout", timeout)
         return await self._lists.read("resource", "resources", Client.list_resources, seconds)
 
+    @works_on_asyncio
     async def list_resource_templates(self, *, timeout: float = LIST_TIMEOUT) -> list[ResourceTemplate]:
         """Return the resource templates of all servers, with their URIs in the group."""
         seconds = check_seconds("timeout", timeout)

@@ -1,0 +1,124 @@
+"""Asyncio code that a Trio task awaits: its values, its errors, and cancels both ways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from typing import Any
+
+import pytest
+import trio
+from on_asyncio import BOUND, run
+
+from trio_mcp.bridge import Guest, TrioCall, hold_guest
+
+
+def on_both(test: Callable[[Guest], Awaitable[None]]) -> None:
+    """Run a test on Trio, as the guest of an asyncio loop."""
+
+    async def main() -> None:
+        guest = await hold_guest()
+        try:
+            await TrioCall(guest, lambda: test(guest)).result(copy_context())
+        finally:
+            guest.release()
+            await guest.wait_ended()
+
+    run(main)
+
+
+def test_a_value_and_an_error_come_back() -> None:
+    async def fine() -> str:
+        await asyncio.sleep(0)
+        return "fine"
+
+    async def broken() -> None:
+        raise KeyError("broken")
+
+    async def test(guest: Guest) -> None:
+        assert await guest.run(fine()) == "fine"
+        with pytest.raises(KeyError):
+            await guest.run(broken())
+        future: asyncio.Future[int] = guest.loop.create_future()
+        guest.loop.call_soon(future.set_result, 3)
+        assert await guest.run(future) == 3
+
+    on_both(test)
+
+
+def test_asyncio_code_is_a_task_and_never_meets_a_cancel_of_trio() -> None:
+    events = list[object]()
+
+    async def waiting() -> None:
+        assert asyncio.current_task() is not None
+        try:
+            await asyncio.sleep(BOUND)
+        except BaseException as error:
+            events.append(type(error))
+            await asyncio.sleep(0.01)
+            events.append("clean")
+            raise
+
+    async def test(guest: Guest) -> None:
+        with trio.move_on_after(0.01) as scope:
+            try:
+                await guest.run(waiting())
+            except BaseException as error:
+                events.append(type(error))
+                raise
+        assert scope.cancelled_caught
+        assert events == [asyncio.CancelledError, "clean", trio.Cancelled]
+
+    on_both(test)
+
+
+def test_a_value_that_comes_in_spite_of_a_cancel_is_returned() -> None:
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(BOUND)
+        except asyncio.CancelledError:
+            return "kept"
+        return ""
+
+    async def test(guest: Guest) -> None:
+        with trio.move_on_after(0.01):
+            assert await guest.run(stubborn()) == "kept"
+
+    on_both(test)
+
+
+def test_what_is_cancelled_before_its_first_step_cleans_up_all_the_same() -> None:
+    events = list[str]()
+
+    async def opened() -> None:
+        try:
+            events.append("began")
+            await asyncio.sleep(BOUND)
+        finally:
+            events.append("ended")
+
+    async def test(guest: Guest) -> None:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await guest.run(opened())
+        assert events == ["began", "ended"]
+
+    on_both(test)
+
+
+def test_a_task_that_the_loop_cancels_before_its_first_step_fails_and_is_never_begun() -> None:
+    def cancelled(loop: asyncio.AbstractEventLoop, coroutine: Any, **_options: object) -> asyncio.Task[Any]:
+        task = asyncio.Task(coroutine, loop=loop)
+        task.cancel()
+        return task
+
+    async def test(guest: Guest) -> None:
+        guest.loop.set_task_factory(cancelled)
+        try:
+            with pytest.raises(RuntimeError, match="cancelled by asyncio"):
+                await guest.run(asyncio.sleep(0))
+        finally:
+            guest.loop.set_task_factory(None)
+
+    on_both(test)

@@ -1,0 +1,191 @@
+"""One Trio run as the guest of an asyncio event loop, in its thread. Everything of this package in the loop shares it."""
+
+# Trio's guest mode allows one run in a thread. So the first user of a loop starts it, and it ends with its last user.
+#
+#   state     event                                        next
+#   --------  -------------------------------------------  -----------------------------------------------------------
+#   (none)    first `hold`                                 running
+#   running   last `release`                               ending: its main task is cancelled
+#   running   the loop cancels its tasks (`asyncio.run`)   ending: the keeper waits for the end, so that the loop stays open
+#   running   a system task raises (`TrioInternalError`)   ended: logged once; open calls raise RuntimeError
+#   ending    Trio has ended                               ended; a `hold` that has waited for it starts another run
+#
+# A run that ends is never used again. Users are open clients, servers, and every call that crosses from asyncio to Trio.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol, TypeVar
+
+import outcome
+import trio
+
+from .to_asyncio import AsyncioCall
+
+T = TypeVar("T")
+
+logger = logging.getLogger("trio_mcp.bridge")
+
+_here = threading.local()
+"""The guest of this thread, as `guest`."""
+
+
+class OpenCall(Protocol):
+    """A call that crosses from asyncio to Trio."""
+
+    def end(self) -> None:
+        """Wake the asyncio task that awaits the call."""
+
+
+class Guest:
+    """A Trio run in the thread of the running asyncio loop; `hold_guest` returns it.
+
+    Attributes:
+        loop: the loop.
+        calls: the calls from asyncio that are open.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.calls = set[OpenCall]()
+        self._ended: asyncio.Future[None] = self.loop.create_future()
+        self._kept: asyncio.Future[None] = self.loop.create_future()
+        self._scope = trio.CancelScope()
+        self._users = 0
+        with interrupts_left_alone():
+            trio.lowlevel.start_guest_run(
+                self._main,
+                run_sync_soon_threadsafe=self.loop.call_soon_threadsafe,
+                run_sync_soon_not_threadsafe=self.loop.call_soon,
+                done_callback=self._done,
+                # Of the loop: Trio would take its place.
+                host_uses_signal_set_wakeup_fd=True,
+            )
+        _here.guest = self
+        self._keeper = self.loop.create_task(self._keep(), name="Trio as the guest of this event loop")
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it takes no more users."""
+        return self._scope.cancel_called or self._ended.done()
+
+    def hold(self) -> None:
+        """Add a user."""
+        self._users += 1
+
+    def release(self) -> None:
+        """Remove a user. The run ends with the last one."""
+        self._users -= 1
+        if not self._users:
+            self._scope.cancel()
+
+    async def wait_ended(self) -> None:
+        """Wait on asyncio until Trio has ended and its keeper with it. A cancel is raised afterwards."""
+        await wait_through_cancels(self._kept)
+
+    async def run(self, awaitable: Awaitable[T]) -> T:
+        """Await something of asyncio on Trio, in a task of the loop. See `AsyncioCall`."""
+        return await AsyncioCall(self.loop, awaitable).result()
+
+    async def _main(self) -> None:
+        with self._scope:
+            await trio.sleep_forever()
+
+    async def _keep(self) -> None:
+        """End Trio when the loop cancels its tasks."""
+        try:
+            await asyncio.shield(self._ended)
+        except asyncio.CancelledError:
+            self._scope.cancel()
+            await wait_through_cancels(self._ended)
+        finally:
+            self._kept.set_result(None)
+
+    def _done(self, result: outcome.Outcome[None]) -> None:
+        del _here.guest
+        if isinstance(result, outcome.Error):
+            logger.error("Trio has failed in this event loop; its calls fail", exc_info=result.error)
+        for call in [*self.calls]:
+            call.end()
+        self._ended.set_result(None)
+
+    def __repr__(self) -> str:
+        state = "ended" if self._ended.done() else "ending" if self.is_ending else "running"
+        return f"<Guest {state} users={self._users}>"
+
+
+async def hold_guest() -> Guest:
+    """Return the guest of the running asyncio loop, with one more user; start it if there is none.
+
+    Raises:
+        RuntimeError: another loop of this thread has one, or another library has started Trio here.
+    """
+    while True:
+        guest: Guest | None = getattr(_here, "guest", None)
+        if guest is None:
+            guest = Guest()
+        elif guest.loop is not asyncio.get_running_loop():
+            raise RuntimeError(occupied(guest.loop))
+        elif guest.is_ending:
+            await guest.wait_ended()
+            continue
+        guest.hold()
+        return guest
+
+
+def occupied(loop: asyncio.AbstractEventLoop) -> str:
+    """Return why Trio cannot start in this thread: another loop still has it."""
+    if loop.is_closed():
+        return (
+            f"Trio cannot start in this thread again: the event loop {loop!r} was closed while a client or a server of "
+            "trio_mcp was open in it; close these first, or use asyncio.run"
+        )
+    return f"Trio runs in this thread for another event loop, {loop!r}: use trio_mcp in one loop of a thread"
+
+
+async def wait_through_cancels(future: asyncio.Future[None], scope: trio.CancelScope | None = None) -> None:
+    """Wait for a future, also when the task is cancelled, and raise the first cancel afterwards.
+
+    Args:
+        scope: is cancelled then.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+            if scope is not None:
+                scope.cancel()
+    try:
+        if cancelled is not None:
+            raise cancelled
+    finally:
+        # Its traceback refers to this frame.
+        del cancelled
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Do what Python does at SIGINT."""
+    signal.default_int_handler(number, frame)
+
+
+@contextmanager
+def interrupts_left_alone() -> Generator[None]:
+    """Keep Trio from handling SIGINT, which is the program's: with Trio's handler, Ctrl-C would end Trio alone."""
+    # Trio takes it over if Python's own handler is set, which only the main thread can change.
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
