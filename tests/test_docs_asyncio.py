@@ -45,6 +45,10 @@ def test_an_asyncio_program_awaits_a_client(page: Names) -> None:
     assert asyncio.run(page["ask_prices"](["lamp", "table"])) == ["4", "5"]
 
 
+def test_code_without_async_blocks_for_its_results(page: Names) -> None:
+    assert page["price_of"]("lamp") == "4"
+
+
 def test_the_errors_of_the_page_are_those_of_the_code() -> None:
     assert [text for _, text in ASYNCIO_ERRORS if text not in PAGE.prose] == ["no current event loop"]
 

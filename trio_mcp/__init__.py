@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .client.group.group import ClientGroup as ClientGroup
     from .client.group.member import ServerState as ServerState, ServerStatus as ServerStatus
     from .client.group.servers import GroupServer as GroupServer
+    from .client.sync_client import SyncClient as SyncClient
     from .errors import (
         AuthorizationError as AuthorizationError,
         BranchElicitNotAllowed as BranchElicitNotAllowed,
@@ -128,6 +129,8 @@ else:
             "client.group.group": "ClientGroup",
             "client.group.member": "ServerState ServerStatus",
             "client.group.servers": "GroupServer",
+            # Nor one of async code the other.
+            "client.sync_client": "SyncClient",
             "errors": (
                 "AuthorizationError BranchElicitNotAllowed BranchLimit CapabilityError Disconnected ElicitationCancelled "
                 "ElicitationDeclined ElicitationInvalid LimitExceeded McpError OutcomeUnknown PeerError "

@@ -9,6 +9,8 @@ from . import types
 
 OF_OTHERS: Final[Mapping[str, str]] = {
     "AcceptedElicitation": "write Accepted",
+    "AsyncClient": "write Client, which works on asyncio, too",
+    "AsyncioClient": "write Client, which works on asyncio, too",
     "ArgTransform": "write a function that calls the other",
     "CancelledElicitation": "write Dismissed",
     "CurrentContext": "write a parameter ctx: Context",
