@@ -10,7 +10,7 @@ import trio
 from pages import Names, Page
 from serving import ROOT
 
-from trio_mcp import Client
+from trio_mcp import Client, accept
 from trio_mcp.session.event_loop import ASYNCIO_ERRORS, PAGE as ADVICE
 
 PAGE = Page("asyncio")
@@ -30,15 +30,14 @@ def page() -> Names:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "modern"])
-async def test_asyncio_code_runs_in_threads_of_tools(page: Names, mode: str) -> None:
-    reports = list[float]()
+async def test_tools_await_asyncio(page: Names, mode: str) -> None:
     with trio.fail_after(BOUND):
-        async with Client.connect(page["server"], mode=mode) as client:
-            assert "4" in (await client.call_tool("price", {"item": "lamp"})).text
-            items = {"items": ["lamp", "table"]}
-            result = await client.call_tool("total", items, on_progress=lambda report: reports.append(report.progress))
-            assert "9" in result.text
-    assert reports == [1, 2]
+        async with Client.connect(page["shop"], mode=mode, on_elicit=lambda asked: accept()) as client:
+            assert (await client.call_tool("price", {"item": "lamp"})).data == 4
+            assert (await client.call_tool("buy", {"items": ["lamp", "table"]})).text == "Bought."
+            assert not (await client.call_tool("wait", {"seconds": 0})).is_error
+        async with Client.connect(page["mixed"], mode=mode) as client:
+            assert (await client.call_tool("cheapest", {"items": ["lamp", "table"]})).data == 4
 
 
 def test_an_asyncio_program_awaits_a_client(page: Names) -> None:

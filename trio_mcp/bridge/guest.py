@@ -18,15 +18,18 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from contextvars import Context
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import outcome
 import trio
 
-from .to_asyncio import AsyncioCall
+from .asyncio_call import AsyncioCall
+from .hosts import Host, OpenCall
+from .trio_call import wait_through_cancels
 
 T = TypeVar("T")
 
@@ -36,14 +39,7 @@ _here = threading.local()
 """The guest of this thread, as `guest`."""
 
 
-class OpenCall(Protocol):
-    """A call that crosses from asyncio to Trio."""
-
-    def end(self) -> None:
-        """Wake the asyncio task that awaits the call."""
-
-
-class Guest:
+class Guest(Host):
     """A Trio run in the thread of the running asyncio loop; `hold_guest` returns it.
 
     Attributes:
@@ -91,7 +87,18 @@ class Guest:
 
     async def run(self, awaitable: Awaitable[T]) -> T:
         """Await something of asyncio on Trio, in a task of the loop. See `AsyncioCall`."""
-        return await AsyncioCall(self.loop, awaitable).result()
+        return await AsyncioCall(self, awaitable).result()
+
+    # Both run in one thread.
+
+    def start(self, function: Callable[[], object], context: Context) -> None:
+        self.loop.call_soon(function, context=context)
+
+    def settle(self, function: Callable[[], object]) -> None:
+        function()
+
+    def to_trio(self, function: Callable[[], object]) -> None:
+        function()
 
     async def _main(self) -> None:
         with self._scope:
@@ -127,7 +134,7 @@ async def hold_guest() -> Guest:
         RuntimeError: another loop of this thread has one, or another library has started Trio here.
     """
     while True:
-        guest: Guest | None = getattr(_here, "guest", None)
+        guest = current_guest()
         if guest is None:
             guest = Guest()
         elif guest.loop is not asyncio.get_running_loop():
@@ -139,6 +146,11 @@ async def hold_guest() -> Guest:
         return guest
 
 
+def current_guest() -> Guest | None:
+    """Return the guest that runs in this thread, if one does."""
+    return getattr(_here, "guest", None)
+
+
 def occupied(loop: asyncio.AbstractEventLoop) -> str:
     """Return why Trio cannot start in this thread: another loop still has it."""
     if loop.is_closed():
@@ -147,28 +159,6 @@ def occupied(loop: asyncio.AbstractEventLoop) -> str:
             "trio_mcp was open in it; close these first, or use asyncio.run"
         )
     return f"Trio runs in this thread for another event loop, {loop!r}: use trio_mcp in one loop of a thread"
-
-
-async def wait_through_cancels(future: asyncio.Future[None], scope: trio.CancelScope | None = None) -> None:
-    """Wait for a future, also when the task is cancelled, and raise the first cancel afterwards.
-
-    Args:
-        scope: is cancelled then.
-    """
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.shield(future)
-        except asyncio.CancelledError as error:
-            cancelled = cancelled or error
-            if scope is not None:
-                scope.cancel()
-    try:
-        if cancelled is not None:
-            raise cancelled
-    finally:
-        # Its traceback refers to this frame.
-        del cancelled
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

@@ -6,6 +6,7 @@ from ..base import late
 
 if TYPE_CHECKING:
     from . import (
+        asyncio_bodies as asyncio_bodies,
         call_log as call_log,
         concurrency as concurrency,
         data as data,
@@ -81,6 +82,7 @@ else:
     __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
+            "asyncio_bodies": "",
             "branching": "BranchOptions",
             "call_log": "",
             "composing": "Mountable",

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
+from .. import server
 from ..base.checks import check_instance
 from ..http import HttpHandler, HttpOptions, HttpRoute
-from ..http.routes import MAX_BODY, TIMEOUT, check_methods
+from ..http.routes import MAX_BODY, TIMEOUT, check_handler, check_methods
+
+if TYPE_CHECKING:
+    from ..http.options import Authenticate
 
 
 def check_http(http: object) -> HttpOptions:
     """Return `http` if it is a `HttpOptions`. A dict of options is a frequent mistake."""
     return check_instance("http", http, HttpOptions, "HttpOptions(authenticate=...)")
+
+
+def on_asyncio(http: HttpOptions) -> HttpOptions:
+    """Return options whose `authenticate` runs on asyncio, if it is a function; an object of this package stays on Trio."""
+    if not inspect.iscoroutinefunction(http.authenticate):
+        return http
+    return replace(http, authenticate=cast("Authenticate", server.asyncio_bodies.on_asyncio(http.authenticate)))
+
+
+def body_on_asyncio(handler: HttpHandler) -> HttpHandler:
+    """Return the function of a route that runs on asyncio. Raises `TypeError` if it is not async."""
+    check_handler(handler)
+    return cast("HttpHandler", server.asyncio_bodies.on_asyncio(handler))
 
 
 def with_routes(http: HttpOptions | None, routes: Sequence[HttpRoute]) -> HttpOptions:

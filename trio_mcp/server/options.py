@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence, Set as AbstractSet
-from typing import Literal, TypeAlias, TypedDict, TypeVar, get_args
+from typing import Literal, TypeAlias, TypedDict, TypeVar, cast, get_args
 
 import trio
 
@@ -31,6 +31,8 @@ from ..types import CacheScope, Icon, Implementation, JsonObject, Model
 from .access import Visible
 from .values.callables import docstring_of
 
+F = TypeVar("F", bound=Callable[..., object])
+
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 
 
@@ -51,6 +53,8 @@ class OfferKeywords(TypedDict, total=False):
             `insufficient_scope`.
         visible: a plain function from a `Caller`, or None without authentication, to whether it sees the item. For other
             callers it does not exist.
+        asyncio: run an async function, its providers, and the functions of its steps and branches, on asyncio. See
+            docs/asyncio.md.
     """
 
     name: str
@@ -63,6 +67,7 @@ class OfferKeywords(TypedDict, total=False):
     resume: ResumePolicy
     scopes: Collection[str]
     visible: Visible
+    asyncio: bool
 
 
 class ListedMembers(TypedDict):
@@ -86,6 +91,7 @@ def check_offer(options: OfferKeywords, known: AbstractSet[str], where: str) -> 
     if (name := options.get("name")) is not None:
         check_str("name", name)
     check_timeout(options.get("timeout", math.inf))
+    check_instance("asyncio", options.get("asyncio", False), bool, "True or False")
     check_choice("resume", options.get("resume", "auto"), get_args(ResumePolicy))
     if "elicits" in options:
         check_sequence(
@@ -95,6 +101,15 @@ def check_offer(options: OfferKeywords, known: AbstractSet[str], where: str) -> 
             "a list of questions, such as [Elicit('seat', Seat)]",
             "a question, such as Elicit('seat', Seat), a key and a form",
         )
+
+
+def on_its_loop(function: F, options: OfferKeywords) -> F:
+    """Return a function as Trio calls it: with `asyncio=True` it runs as a task of asyncio.
+
+    Raises:
+        TypeError: such a function is not async.
+    """
+    return cast("F", server.asyncio_bodies.on_asyncio(function)) if options.get("asyncio", False) else function
 
 
 def question_keys(options: OfferKeywords) -> frozenset[str]:

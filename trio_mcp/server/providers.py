@@ -28,6 +28,7 @@ from typing import NamedTuple, TypeVar, cast, get_origin, get_type_hints
 
 import trio
 
+from .. import server
 from ..base.checks import signature_of
 from ..base.logs import peer_logger
 from ..errors import LimitExceeded
@@ -213,6 +214,8 @@ def providers_of(function: Callable[..., object]) -> Providers | None:
     try:
         marked = read_parameters(function).marked
         parameters = {name: add_provider(mark, order, places, ()) for name, mark in marked.items()}
+        if hasattr(plain_function(function), "runs_on_asyncio"):
+            order = [server.asyncio_bodies.provider_on_asyncio(provider) for provider in order]
     except TypeError as error:
         raise TypeError(f"{name_of(function)}: {error}") from error
     return Providers(tuple(order), parameters) if parameters else None

@@ -17,10 +17,11 @@ from ..session.subscriptions import Change
 from .context import Context
 from .data.completion import make_completer
 from .handler import Function
-from .options import check_function, check_not_class, check_uri_and_function, name_for
+from .options import OfferKeywords, check_function, check_not_class, check_uri_and_function, name_for, on_its_loop
 from .registry import Registry
 from .tool_options import ToolKeywords
 from .tools.tool import Tool, make_tool
+from .values.callables import is_async
 
 # The server that a function was registered with, for tests that call the function as its tool.
 
@@ -51,6 +52,7 @@ Q = ParamSpec("Q")
 V = TypeVar("V")
 C = TypeVar("C")
 S = TypeVar("S")
+OptionsT = TypeVar("OptionsT", bound=OfferKeywords)
 CallMiddlewareT = TypeVar("CallMiddlewareT", bound="server.CallMiddleware")
 MessageMiddlewareT = TypeVar("MessageMiddlewareT", bound=MessageMiddleware)
 
@@ -69,11 +71,17 @@ class Registration:
         self._threads = ThreadLimiter(MAX_THREADS)
         self._middleware: list[server.CallMiddleware] = []
         self._message_middleware: list[MessageMiddleware] = []
+        self._asyncio = False
+        """Whether async functions run on asyncio, unless their registration says otherwise."""
         self._fulfilled: frozenset[str] = frozenset()
         """The client capabilities that tools need not require, because the server has them."""
 
     def _announce(self, change: Change) -> None:
         """Notify the clients of a change, if this is served; `Server` overrides it."""
+
+    def _with_loop(self, function: Function, options: OptionsT) -> OptionsT:
+        """Return the options of a function with the loop on which it runs by default."""
+        return {"asyncio": True, **options} if self._asyncio and is_async(function) else options  # type: ignore[return-value]
 
     def _declare(self) -> None:
         """Update the declared capabilities, if this is served; `Server` overrides it."""
@@ -134,9 +142,15 @@ class Registration:
         """
 
         def add(before: Callable[Q, Awaitable[V]]) -> Callable[Q, Awaitable[V]]:
-            name = name_for(before, options)
-            function = server.tools.handoff.handoff_function(name, before, client, after, on_cancel)
-            self.add_tool(make_tool(function, options, self._threads, before=before))
+            name, given = name_for(before, options), self._with_loop(before, options)
+            function = server.tools.handoff.handoff_function(
+                name,
+                on_its_loop(before, given),
+                on_its_loop(client, given),
+                on_its_loop(after, given),
+                None if on_cancel is None else on_its_loop(on_cancel, given),
+            )
+            self.add_tool(make_tool(function, given, self._threads, before=before))
             return before
 
         return add
@@ -162,7 +176,7 @@ class Registration:
             )
         else:
             check_function(function, "tool")
-            tool = make_tool(function, options, self._threads)
+            tool = make_tool(function, self._with_loop(function, options), self._threads)
         tool = tool.without(self._fulfilled)
         self._registry.tools.add(tool.name, tool)
         remember_home(tool.function, self)
@@ -197,7 +211,7 @@ class Registration:
     def add_prompt(self, function: Function, **options: Unpack[server.PromptKeywords]) -> server.data.prompts.Prompt:
         """Register a function as a prompt, also while serving."""
         check_function(function, "prompt")
-        prompt = server.data.prompts.make_prompt(function, options, self._threads)
+        prompt = server.data.prompts.make_prompt(function, self._with_loop(function, options), self._threads)
         self._registry.prompts.add(prompt.name, prompt)
         return prompt
 
@@ -230,6 +244,7 @@ class Registration:
     ) -> server.data.resources.Resource | server.data.resources.Template:
         """Register a function as a resource or a resource template, also while serving."""
         check_uri_and_function(uri, function)
+        options = self._with_loop(function, options)
         if "{" in uri:
             template = server.data.resources.make_template(uri, function, options, self._threads)
             self._registry.templates.add(uri, template)
@@ -312,11 +327,16 @@ class Registration:
     # completion
 
     @overload
-    def complete(self, *, prompt: str, argument: str) -> Callable[[F], F]: ...
+    def complete(self, *, prompt: str, argument: str, asyncio: bool | None = None) -> Callable[[F], F]: ...
     @overload
-    def complete(self, *, resource: str, argument: str) -> Callable[[F], F]: ...
+    def complete(self, *, resource: str, argument: str, asyncio: bool | None = None) -> Callable[[F], F]: ...
     def complete(
-        self, *unnamed: object, argument: str | None = None, prompt: str | None = None, resource: str | None = None
+        self,
+        *unnamed: object,
+        argument: str | None = None,
+        prompt: str | None = None,
+        resource: str | None = None,
+        asyncio: bool | None = None,
     ) -> Callable[[F], F]:
         """Register a function that suggests values for an argument of a prompt, or for a variable of a resource template.
 
@@ -325,7 +345,7 @@ class Registration:
                 return [name for name in LANGUAGES if name.startswith(value)]
 
         The function takes the `value` typed so far, and optionally the other `arguments` and a context. It returns the
-        suggestions as strings, of which the first 100 are sent, or a `Completion`.
+        suggestions as strings, of which the first 100 are sent, or a `Completion`. With `asyncio=True` it runs on asyncio.
 
         Raises:
             TypeError: neither or both of `prompt` and `resource` were given, or the function has other parameters.
@@ -340,7 +360,8 @@ class Registration:
 
         def add(function: F) -> F:
             check_not_class("complete", function)
-            completer = make_completer(function, self._threads)
+            options: OfferKeywords = {} if asyncio is None else {"asyncio": asyncio}
+            completer = make_completer(on_its_loop(function, self._with_loop(function, options)), self._threads)
             self._registry.completions.add(prompt, resource, argument, completer)
             self._declare()
             return function

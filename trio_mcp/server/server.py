@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
 
 from .. import server
-from ..base.checks import check_str, keyword_options
+from ..base.checks import check_instance, check_str, keyword_options
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..sampling import SamplingProvider
@@ -107,6 +107,9 @@ class Server(Composition, metaclass=AnsweredType):
             https://github.com/trio-mcp/trio-mcp/blob/main/docs/tool-search.md.
         http: how it is served over HTTP, wherever that is; see
             https://github.com/trio-mcp/trio-mcp/blob/main/docs/deployment.md.
+        asyncio: run its async functions on asyncio: tools, prompts, resources, completions, routes, the lifespan, providers,
+            `authenticate`, steps and branches. Middleware runs on Trio. See
+            https://github.com/trio-mcp/trio-mcp/blob/main/docs/asyncio.md.
     """
 
     def __init__(
@@ -130,6 +133,7 @@ class Server(Composition, metaclass=AnsweredType):
         sampling_prefer: server.SamplingPreference = "client",
         tool_search: server.ToolSearch | None = None,
         http: HttpOptions | None = None,
+        asyncio: bool = False,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -148,7 +152,10 @@ class Server(Composition, metaclass=AnsweredType):
         self.instructions = check_instructions(instructions)
         self.options = ServiceOptions() if options is None else check_service(options)
         self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
+        self._asyncio = check_instance("asyncio", asyncio, bool, "True or False")
         self._http = None if http is None else server.http_settings.check_http(http)
+        if self._http is not None and asyncio:
+            self._http = server.http_settings.on_asyncio(self._http)
         self._http_routes: list[HttpRoute] = []
         """Those that were added by `route`; shared with copies."""
         self._running = RunningServices()
@@ -242,6 +249,7 @@ class Server(Composition, metaclass=AnsweredType):
         public: bool = False,
         max_body: int | None = None,
         timeout: float | None = None,
+        asyncio: bool | None = None,
     ) -> Callable[[HttpHandlerT], HttpHandlerT]:
         """Register an async function as a custom HTTP route, beside MCP: `@server.route("/webhook", methods=["POST"])`.
 
@@ -254,6 +262,7 @@ class Server(Composition, metaclass=AnsweredType):
             public: skip these checks: anyone who can reach the port may call it.
             max_body: bytes of a request's body; by default 1 MiB.
             timeout: seconds for the function; by default 30.
+            asyncio: run it on asyncio; by default as the server says.
 
         Raises:
             TypeError: the function is not async, or an option is of the wrong type.
@@ -264,7 +273,8 @@ class Server(Composition, metaclass=AnsweredType):
         def add(handler: HttpHandlerT) -> HttpHandlerT:
             self._check_not_served("a route")
             settings = server.http_settings
-            route = settings.make_route(path, handler, methods, public=public, max_body=max_body, timeout=timeout)
+            body = settings.body_on_asyncio(handler) if (self._asyncio if asyncio is None else asyncio) else handler
+            route = settings.make_route(path, body, methods, public=public, max_body=max_body, timeout=timeout)
             self._check_routes([route])
             self._http_routes.append(route)
             return handler
@@ -475,7 +485,10 @@ class Server(Composition, metaclass=AnsweredType):
         """Enter the lifespan for one service; its value is the state."""
         if self._lifespan is None:
             return nullcontext()
-        return open_lifespan(partial(self._lifespan, self), self.identity.name)
+        lifespan: Callable[[], AbstractAsyncContextManager[object]] = partial(self._lifespan, self)
+        if self._asyncio:
+            lifespan = partial(server.asyncio_bodies.open_on_asyncio, lifespan)
+        return open_lifespan(lifespan, self.identity.name)
 
     def offers_within(self, outer: CallOffers, options: ServiceOptions, state: object, /) -> CallOffers:
         """Return what this server offers to its own calls in a service of another one, in which it is mounted."""

@@ -131,8 +131,19 @@ ASYNCIO_ERRORS: Final = (
     (TypeError, "unrecognized yield message"),
     # `asyncio.Lock` and the like do not ask for the event loop before they have to wait.
     (AttributeError, "'NoneType' object has no attribute 'create_future'"),
+    # Beside a guest there is a loop, and no task of it.
+    (RuntimeError, "Timeout should be used inside a task"),
+    (RuntimeError, "cannot determine the parent task"),
+    (RuntimeError, "asyncio.run() cannot be called from a running event loop"),
 )
 """The errors of asyncio without its event loop, and Trio's when a task awaits something of asyncio's."""
+
+
+TRIO_ERRORS: Final = (
+    (RuntimeError, "must be called from async context"),
+    (AttributeError, "'RunContext' object has no attribute"),
+)
+"""Trio's errors outside of its tasks, and in a thread without it."""
 
 
 def check_event_loop(allowed: str = "trio") -> None:
@@ -159,18 +170,26 @@ def check_no_event_loop() -> None:
 
 
 def asyncio_hint(error: BaseException, what: str) -> str:
-    """Return advice to append to the text of an error, if asyncio code on Trio has raised it; else an empty text.
+    """Return advice to append to the text of an error, if code of the other loop has raised it; else an empty text.
 
     Args:
-        what: what runs on Trio, such as "tool".
+        what: what has raised it, such as "tool".
     """
-    if any(
-        isinstance(leaf, kind) and text in text_of(leaf)
-        for leaf in leaf_exceptions(error)
-        for kind, text in ASYNCIO_ERRORS
-    ):
-        return f"; this {what} runs on Trio, not on asyncio: write trio.sleep and the like, or see {PAGE}"
+    if is_one_of(error, ASYNCIO_ERRORS):
+        return (
+            f"; this {what} runs on Trio, not on asyncio: write trio.sleep and the like, asyncio=True where it is registered, "
+            f"or to_asyncio.run; see {PAGE}"
+        )
+    if is_one_of(error, TRIO_ERRORS):
+        return f"; this {what} runs on asyncio (asyncio=True) or in a thread, not on Trio; see {PAGE}"
     return ""
+
+
+def is_one_of(error: BaseException, known: tuple[tuple[type[Exception], str], ...]) -> bool:
+    """Return whether an error, or one in a group, is of a kind and has a text of these."""
+    return any(
+        isinstance(leaf, kind) and text in text_of(leaf) for leaf in leaf_exceptions(error) for kind, text in known
+    )
 
 
 def text_of(error: BaseException) -> str:

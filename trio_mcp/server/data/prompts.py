@@ -31,7 +31,16 @@ from ..branching import BranchTerms
 from ..catalog import Catalog
 from ..handler import Function, Handler, make_handler
 from ..mounts import MountPoint, Mounts, mounted_body
-from ..options import OfferKeywords, check_listable, check_offer, listed_members, name_for, question_keys, resume_mode
+from ..options import (
+    OfferKeywords,
+    check_listable,
+    check_offer,
+    listed_members,
+    name_for,
+    on_its_loop,
+    question_keys,
+    resume_mode,
+)
 from ..values.callables import callable_name
 from ..values.content import Block, ReturnError, convert_or_read, sound_block, to_json_text, value_label
 from ..values.media import Media, media_block
@@ -169,7 +178,9 @@ def make_prompt(function: Function, options: PromptKeywords, threads: ThreadLimi
     listed = prompt_arguments(arguments.schema) or None
     model = PromptModel(name=name, arguments=listed, **listed_members(function, options))
     check_listable("prompt", name, model)
-    handler = make_handler(function, arguments.context, threads, BranchTerms(question_keys(options)))
+    handler = make_handler(
+        on_its_loop(function, options), arguments.context, threads, BranchTerms(question_keys(options))
+    )
     # Rendering a prompt changes nothing, so that running it twice is harmless.
     resume, timeout = resume_mode(options, harmless=True), options.get("timeout", math.inf)
     return Prompt(model, timeout, arguments, handler, resume, access_of(name, options))

@@ -40,6 +40,7 @@ from ..options import (
     check_offer,
     listed_members,
     name_for,
+    on_its_loop,
     question_keys,
     resume_mode,
 )
@@ -350,7 +351,9 @@ def make_reader(name: str, function: Function, options: ResourceKeywords, thread
     check_offer(options, ResourceKeywords.__optional_keys__, "resource()")
     check_caching("ttl", options.get("ttl", 0), "cache_scope", options.get("cache_scope", "private"))
     arguments = signature_arguments(function)
-    handler = make_handler(function, arguments.context, threads, BranchTerms(question_keys(options)))
+    handler = make_handler(
+        on_its_loop(function, options), arguments.context, threads, BranchTerms(question_keys(options))
+    )
     # Reading changes nothing, so that running the function twice is harmless.
     return ResourceReader(arguments, handler, options, resume_mode(options, harmless=True), access_of(name, options))
 

@@ -17,7 +17,7 @@ from ...runtime import ThreadLimiter
 from ...types import JsonObject, ToolAnnotations
 from ..context import Context
 from ..elicit.elicits import AnyElicit
-from ..options import check_not_class
+from ..options import check_not_class, on_its_loop
 from ..tool_options import ToolKeywords, check_tool_name, check_tool_options
 from ..values.parameters_model import ParametersModel, parameters_model
 from ..values.step_results import return_hint
@@ -145,14 +145,16 @@ class ToolBuilder(Generic[P]):
             check_phase(name, "on_cancel", on_cancel, "value", "ctx")
         takes_params = takes(after, "value", "answer", "ctx", "params") and not takes(after, "value", "answer", "ctx")
         check_phase(name, "after", after, "value", "answer", "ctx", *(["params"] if takes_params else []))
-        handoff = Handoff(name, recorded_value(name, before), client, on_cancel)
-        complete = cast("Callable[..., Awaitable[object]]", after)
+        begin, ask = on_its_loop(before, self._options), on_its_loop(client, self._options)
+        undo = None if on_cancel is None else on_its_loop(on_cancel, self._options)
+        handoff = Handoff(name, recorded_value(name, before), ask, undo)
+        complete = cast("Callable[..., Awaitable[object]]", on_its_loop(after, self._options))
 
         async def run(params: P, ctx: Context[S]) -> object:
             more = (params,) if takes_params else ()
             return await handoff.run(
                 ctx,
-                lambda phase: before(params, phase),
+                lambda phase: begin(params, phase),
                 lambda value, answer, phase: complete(value, answer, phase, *more),
             )
 

@@ -41,7 +41,7 @@ from ..access import Access, Restricted, access_of
 from ..branching import BranchTerms
 from ..catalog import Catalog
 from ..handler import Function, Handler, make_handler
-from ..options import check_listable, listed_members, name_for, resume_mode
+from ..options import check_listable, listed_members, name_for, on_its_loop, resume_mode
 from ..tool_options import (
     REQUIRES_META_KEY,
     ToolKeywords,
@@ -358,7 +358,8 @@ def make_tool(
         access_of(name, options),
         arguments,
         make_handler(
-            function,
+            # The phases of a handoff run each on its loop.
+            function if before is not None else on_its_loop(function, options),
             arguments.context,
             threads,
             branch_terms(options),

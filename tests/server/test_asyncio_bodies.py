@@ -1,0 +1,575 @@
+"""Functions that run on asyncio: in the loop of an asyncio program, and in a loop of their own beside Trio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import pytest
+import trio
+import trio.lowlevel
+from pydantic import BaseModel
+
+from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError, accept, to_asyncio, tool
+from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
+from trio_mcp.session.event_loop import await_on_trio
+from trio_mcp.types import ElicitRequestFormParams, ElicitResult, PromptReference
+
+BOUND = 30.0
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+Run = Callable[[Callable[[], Awaitable[object]]], None]
+
+
+def in_program(main: Callable[[], Awaitable[object]]) -> None:
+    """Run a Trio function as an asyncio program does, in whose loop Trio is a guest."""
+
+    async def program() -> None:
+        await asyncio.wait_for(await_on_trio(main), BOUND)
+
+    asyncio.run(program())
+
+
+def beside_trio(main: Callable[[], Awaitable[object]]) -> None:
+    """Run a Trio function where no asyncio program is; its asyncio code has a loop in a thread."""
+
+    async def bounded() -> None:
+        with trio.fail_after(BOUND):
+            await main()
+
+    trio.run(bounded)
+    assert "trio_mcp asyncio loop" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.fixture(params=[in_program, beside_trio])
+def run(request: pytest.FixtureRequest) -> Run:
+    return request.param
+
+
+def on_elicit(_asked: ElicitRequestFormParams) -> ElicitResult:
+    return accept(value=2)
+
+
+def talk(server: Server, mode: str, test: Callable[[Client], Awaitable[None]], **options: Any) -> Callable[[], Any]:
+    """Return what opens a client of a server, and runs a test with it."""
+
+    async def main() -> None:
+        async with Client.connect(server, mode=mode, on_elicit=on_elicit, **options) as client:
+            await test(client)
+
+    return main
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let other tasks run until a condition holds; each run is bounded."""
+    while not condition():  # noqa: ASYNC110  what changes it is in another thread, or in the service
+        await trio.sleep(0.001)
+
+
+# to_asyncio
+
+
+def test_an_asyncio_function_is_run_from_trio(run: Run) -> None:
+    async def double(number: int) -> int:
+        await asyncio.sleep(0)
+        assert asyncio.current_task() is not None
+        return 2 * number
+
+    async def fail() -> None:
+        raise KeyError("broken")
+
+    async def main() -> None:
+        assert await to_asyncio.run(double, 4) == 8
+        with pytest.raises(KeyError):
+            await to_asyncio.run(fail)
+
+    run(main)
+
+
+def test_all_asyncio_code_of_a_run_shares_one_loop(run: Run) -> None:
+    async def loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    async def main() -> None:
+        loops = set[asyncio.AbstractEventLoop]()
+
+        async def find() -> None:
+            loops.add(await to_asyncio.run(loop))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(find)
+        assert len(loops) == 1
+
+    run(main)
+
+
+def test_a_cancel_reaches_asyncio_as_its_own_kind_and_waits_for_the_clean_up(run: Run) -> None:
+    events = list[object]()
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(BOUND)
+        except BaseException as error:
+            events.append(type(error))
+            await asyncio.sleep(0.01)
+            events.append("clean")
+            raise
+
+    async def main() -> None:
+        with trio.move_on_after(0.02) as scope:
+            await to_asyncio.run(wait)
+        assert scope.cancelled_caught
+        assert events == [asyncio.CancelledError, "clean"]
+
+    run(main)
+
+
+class Manager:
+    """A context manager of asyncio that notes what happens to it."""
+
+    def __init__(self, *, suppresses: bool = False) -> None:
+        self.events = list[object]()
+        self.tasks = set[object]()
+        self._suppresses = suppresses
+
+    async def __aenter__(self) -> str:
+        self.tasks.add(asyncio.current_task())
+        await asyncio.sleep(0)
+        return "value"
+
+    async def __aexit__(self, kind: type[BaseException] | None, _error: object, _traceback: object) -> bool:
+        self.tasks.add(asyncio.current_task())
+        self.events.append(kind)
+        await asyncio.sleep(0.01)
+        self.events.append("closed")
+        return self._suppresses
+
+
+def test_one_asyncio_task_enters_and_leaves_a_manager(run: Run) -> None:
+    manager = Manager()
+
+    async def main() -> None:
+        async with to_asyncio.open(manager) as value:
+            assert value == "value"
+        assert manager.events == [None, "closed"]
+        assert len(manager.tasks) == 1
+
+    run(main)
+
+
+def test_a_manager_sees_the_exception_of_its_block_and_may_suppress_it(run: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(KeyError):
+            async with to_asyncio.open(Manager):
+                raise KeyError("mine")
+        suppressing = Manager(suppresses=True)
+        async with to_asyncio.open(suppressing):
+            raise KeyError("mine")
+        assert suppressing.events == [KeyError, "closed"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("suppresses", [False, True])
+def test_a_cancel_of_its_block_cancels_the_task_of_a_manager_which_cannot_suppress_it(
+    run: Run, suppresses: bool
+) -> None:
+    manager = Manager(suppresses=suppresses)
+
+    async def main() -> None:
+        with trio.move_on_after(0.02) as scope:
+            async with to_asyncio.open(manager):
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        assert manager.events == [asyncio.CancelledError, "closed"]
+
+    run(main)
+
+
+def test_a_manager_that_fails_to_open_raises_in_front_of_the_block(run: Run) -> None:
+    @asynccontextmanager
+    async def broken() -> AsyncIterator[None]:
+        raise KeyError("closed")
+        yield
+
+    async def main() -> None:
+        with pytest.raises(KeyError):
+            async with to_asyncio.open(broken()):
+                raise AssertionError
+
+    run(main)
+
+
+# bodies
+
+
+@asynccontextmanager
+async def session(ctx: Context[str]) -> AsyncIterator[str]:
+    await asyncio.sleep(0)
+    yield f"a session of {ctx.state}"
+    await asyncio.sleep(0)
+
+
+async def name() -> str:
+    await asyncio.sleep(0)
+    return "a name"
+
+
+def everything() -> Server:
+    """A server all of whose async functions await asyncio."""
+
+    @asynccontextmanager
+    async def lifespan(_server: Server) -> AsyncIterator[str]:
+        await asyncio.sleep(0)
+        yield "a pool"
+        await asyncio.sleep(0)
+
+    server = Server("everything", asyncio=True, lifespan=lifespan)
+
+    @server.tool
+    async def add(numbers: list[int], ctx: Context[str]) -> int:
+        """Add numbers."""
+        await asyncio.sleep(0)
+        await ctx.progress(1)
+        await ctx.info("adding")
+        return sum(numbers)
+
+    @server.tool
+    async def ask(ctx: Context[str]) -> int:
+        first = await ctx.elicit.strict("How many?", int)
+        await asyncio.sleep(0)
+        second = await ctx.elicit("How many more?", int)
+        assert second.action == "accept"
+        return first + second.content
+
+    @server.tool
+    async def branch(ctx: Context[str]) -> list[int]:
+        async def child(inner: Context[str]) -> int:
+            await asyncio.sleep(0)
+            assert asyncio.current_task() is not None
+            return await inner.elicit.strict("How many?", int)
+
+        async def step(number: int) -> int:
+            await asyncio.sleep(0)
+            return number
+
+        both = await ctx.branch_all(child, child)
+        raced = await ctx.branch_race(child)
+        return [*both, raced, await ctx.branch(child), await ctx.step("one", step, 1)]
+
+    @server.tool
+    async def provided(
+        its: Annotated[str, Provide(session)], named: Annotated[str, Provide(name)], ctx: Context[str]
+    ) -> str:
+        await asyncio.sleep(0)
+        return f"{its}, {named}, {ctx.state}"
+
+    @server.tool
+    def plain() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    @server.tool(asyncio=False)
+    async def on_trio() -> str:
+        await trio.lowlevel.checkpoint()
+        return "on Trio"
+
+    @server.prompt
+    async def greet(name: str) -> str:
+        await asyncio.sleep(0)
+        return f"hello {name}"
+
+    @server.complete(prompt="greet", argument="name")
+    async def names(value: str) -> list[str]:
+        await asyncio.sleep(0)
+        return [f"{value}ou"]
+
+    @server.resource("note://one")
+    async def note(ctx: Context[str]) -> str:
+        await asyncio.sleep(0)
+        return str(ctx.state)
+
+    return server
+
+
+def test_every_function_of_an_asyncio_server_awaits_asyncio(run: Run, mode: str) -> None:
+    async def test(client: Client) -> None:
+        reports = list[float]()
+        added = await client.call_tool("add", {"numbers": [1, 2]}, on_progress=lambda report: reports.append(1))
+        assert added.data == 3
+        assert reports == [1]
+        assert (await client.call_tool("ask")).data == 4
+        assert (await client.call_tool("branch")).data == [2, 2, 2, 2, 1]
+        assert (await client.call_tool("provided")).text == "a session of a pool, a name, a pool"
+        assert (await client.call_tool("plain")).data is False
+        assert (await client.call_tool("on_trio")).text == "on Trio"
+        assert "hello" in str((await client.get_prompt("greet", {"name": "you"})).messages[0].content)
+        assert (await client.complete(PromptReference(name="greet"), "name", "y")).values == ["you"]
+        assert "a pool" in str((await client.read_resource("note://one")).contents[0])
+        (described, *_) = await client.list_tools()
+        assert described.description == "Add numbers."
+        assert [*described.input_schema["properties"]] == ["numbers"]
+
+    run(talk(everything(), mode, test))
+
+
+def test_concurrent_questions_of_a_task_group_are_answered(run: Run, mode: str) -> None:
+    server = Server("group")
+
+    @server.tool(asyncio=True)
+    async def ask(ctx: Context) -> int:
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(ctx.elicit.strict("How many?", int)) for _ in range(3)]
+        return sum(each.result() for each in asked)
+
+    async def test(client: Client) -> None:
+        assert (await client.call_tool("ask")).data == 6
+
+    run(talk(server, mode, test))
+
+
+def test_the_three_phases_of_a_handoff_run_on_asyncio(run: Run, mode: str) -> None:
+    server = Server("handoff", asyncio=True)
+
+    async def pick(_hold: str, ctx: Context) -> int:
+        await asyncio.sleep(0)
+        return await ctx.elicit.strict("How many?", int)
+
+    async def book(hold: str, answer: int, _ctx: Context) -> str:
+        await asyncio.sleep(0)
+        return f"{hold} {answer}"
+
+    @server.handoff_tool(client=pick, after=book)
+    async def reserve(what: str) -> str:
+        await asyncio.sleep(0)
+        return what
+
+    class Params(BaseModel):
+        what: str
+
+    async def before(params: Params, _ctx: Context) -> str:
+        return await reserve(params.what)
+
+    built = tool("built").parameters(Params).options(asyncio=True).handoff(before=before, client=pick, after=book)
+    server.add_tool(built)
+
+    async def test(client: Client) -> None:
+        for name in ("reserve", "built"):
+            assert (await client.call_tool(name, {"what": "seats"})).text == "seats 2"
+
+    run(talk(server, mode, test))
+
+
+def test_a_failing_body_fails_its_call_alone(run: Run, mode: str) -> None:
+    server = Server("failing", asyncio=True)
+
+    @server.tool
+    async def refuse(ctx: Context) -> None:
+        raise ToolError("no seats left")
+
+    @server.tool
+    async def cancel_itself(ctx: Context) -> None:
+        raise asyncio.CancelledError
+
+    @server.tool
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    @server.tool
+    async def fine() -> str:
+        return "fine"
+
+    async def test(client: Client) -> None:
+        assert (await client.call_tool("refuse")).text == "no seats left"
+        assert (await client.call_tool("cancel_itself")).is_error
+        assert (await client.call_tool("leave")).is_error
+        assert (await client.call_tool("fine")).text == "fine"
+
+    run(talk(server, mode, test))
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'ctx.elicit' was never awaited")
+def test_an_answer_that_the_body_drops_fails_the_call(run: Run, mode: str) -> None:
+    server = Server("dropping", asyncio=True)
+
+    @server.tool
+    async def drop(ctx: Context) -> str:
+        _ = ctx.elicit("Delete?")
+        return "deleted"
+
+    @server.tool
+    async def use(ctx: Context) -> str:
+        return "deleted" if ctx.elicit("Delete?") else "kept"
+
+    async def test(client: Client) -> None:
+        for name in ("drop", "use"):
+            result = await client.call_tool(name)
+            assert result.is_error
+            assert "ctx.elicit" in result.text
+
+    run(talk(server, mode, test))
+
+
+def test_a_cancelled_call_cancels_its_body_which_reads_the_reason(run: Run, mode: str) -> None:
+    server, events = Server("waiting"), list[object]()
+
+    @server.tool(asyncio=True)
+    async def wait(ctx: Context) -> None:
+        events.append("began")
+        try:
+            await asyncio.sleep(BOUND)
+        except asyncio.CancelledError:
+            events.append(ctx.cancel_reason is not None)
+            raise
+
+    async def test(client: Client) -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                await client.call_tool("wait")
+
+            nursery.start_soon(call)
+            await until(lambda: bool(events))
+            nursery.cancel_scope.cancel()
+        await until(lambda: len(events) == 2)
+        assert events == ["began", True]
+
+    run(talk(server, mode, test))
+
+
+def test_a_body_that_swallows_its_cancel_is_stuck_until_it_ends(run: Run) -> None:
+    server = Server("stubborn", asyncio=True, options=ServiceOptions(cancel_grace=0.05))
+    began, release = threading.Event(), threading.Event()
+
+    @server.tool
+    async def hold() -> None:
+        began.set()
+        while not release.is_set():
+            try:
+                await asyncio.sleep(0.005)
+            except asyncio.CancelledError:
+                continue
+
+    async def test(client: Client) -> None:
+        with trio.move_on_after(0.05):
+            await client.call_tool("hold")
+        (service,) = server.services
+        await until(lambda: "stuck" in str(service.tree()))
+        release.set()
+        await until(lambda: "hold" not in str(service.tree()))
+
+    run(talk(server, "modern", test))
+
+
+def test_branches_as_a_block_are_refused_with_what_to_write(run: Run) -> None:
+    server = Server("blocks", asyncio=True)
+
+    @server.tool
+    async def block(ctx: Context) -> None:
+        async with ctx.branches():
+            pass
+
+    async def test(client: Client) -> None:
+        assert "ctx.branch_all" in (await client.call_tool("block")).text
+
+    run(talk(server, "modern", test))
+
+
+def test_asyncio_is_refused_for_what_is_not_async() -> None:
+    server = Server("plain")
+
+    def plain() -> None: ...
+
+    with pytest.raises(TypeError, match="asyncio=True is for an async function"):
+        server.tool(asyncio=True)(plain)
+    with pytest.raises(TypeError, match="asyncio"):
+        server.tool(asyncio="yes")(plain)
+    with pytest.raises(TypeError, match="asyncio"):
+        Server("plain", asyncio="yes")
+
+
+async def _timeout_of_asyncio() -> None:
+    async with asyncio.timeout(1):
+        await trio.lowlevel.checkpoint()
+
+
+async def _group_of_asyncio() -> None:
+    async with asyncio.TaskGroup():
+        await trio.lowlevel.checkpoint()
+
+
+async def _nursery() -> None:
+    async with trio.open_nursery():
+        pass
+
+
+async def _fail_after() -> None:
+    with trio.fail_after(1):
+        await asyncio.sleep(0)
+
+
+async def _trio_sleep() -> None:
+    await trio.sleep(0.01)
+
+
+MISTAKES: dict[str, tuple[bool, Callable[[], Awaitable[object]], str]] = {
+    "asyncio in a Trio tool": (False, lambda: asyncio.sleep(0.01), "asyncio=True"),
+    "a timeout of asyncio in a Trio tool": (False, _timeout_of_asyncio, "asyncio=True"),
+    "a task group of asyncio in a Trio tool": (False, _group_of_asyncio, "asyncio=True"),
+    "trio.sleep in an asyncio tool": (True, _trio_sleep, "runs on asyncio"),
+    "a nursery in an asyncio tool": (True, _nursery, "runs on asyncio"),
+    "fail_after in an asyncio tool": (True, _fail_after, "runs on asyncio"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_code_of_the_other_loop_fails_with_what_to_write(run: Run, mistake: str) -> None:
+    on_asyncio, function, advice = MISTAKES[mistake]
+    server = Server("mistaken", options=ServiceOptions(tell_errors=True))
+
+    @server.tool(asyncio=on_asyncio)
+    async def mistaken() -> None:
+        await function()
+
+    async def test(client: Client) -> None:
+        assert advice in (await client.call_tool("mistaken")).text
+
+    run(talk(server, "modern", test))
+
+
+def test_authenticate_and_routes_of_an_asyncio_server_run_on_asyncio(run: Run) -> None:
+    async def authenticate(headers: object) -> str:
+        await asyncio.sleep(0)
+        return "me"
+
+    server = Server("http", asyncio=True, http=HttpOptions(authenticate=authenticate))
+
+    @server.route("/hook")
+    async def hook(_request: HttpRequest) -> HttpResponse:
+        await asyncio.sleep(0)
+        return HttpResponse(b"done")
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        assert ctx.caller is not None
+        return str(ctx.caller.principal)
+
+    async def main() -> None:
+        from httpx2 import ASGITransport, AsyncClient
+
+        from trio_mcp_transports.http import asgi_app
+
+        app = asgi_app(server)
+        async with app.lifespan(), AsyncClient(transport=ASGITransport(app), base_url="http://localhost") as http:
+            assert (await http.get("/hook")).content == b"done"
+            assert (await app.principal_of({})) == "me"
+
+    run(main)

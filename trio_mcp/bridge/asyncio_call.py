@@ -1,0 +1,91 @@
+"""Awaiting asyncio code on Trio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
+from functools import partial
+from typing import Generic, Never, TypeVar
+
+import outcome
+import trio
+
+from .hosts import Host
+
+T = TypeVar("T")
+
+
+class AsyncioCall(Generic[T]):
+    """Something awaitable of asyncio, awaited in a task of an asyncio loop; one Trio task waits for it.
+
+    `trio.Cancelled` never enters the asyncio task, and `asyncio.CancelledError` never leaves it: a cancel of the Trio task
+    cancels the asyncio task, and the Trio task goes on when that one has ended.
+    """
+
+    def __init__(self, host: Host, awaitable: Awaitable[T]) -> None:
+        self._host = host
+        self._awaitable = awaitable
+        self._outcome: outcome.Value[T] | outcome.Error | None = None
+        self._waiting: trio.lowlevel.Task | None = None
+        self._raise_cancel: Callable[[], Never] | None = None
+        # Of the thread of the loop.
+        self._task: asyncio.Task[None] | None = None
+        self._is_begun = False
+        self._is_cancelled = False
+
+    async def result(self) -> T:
+        """Return what it returns, and raise what it raises.
+
+        Raises:
+            RuntimeError: the asyncio code has raised `CancelledError` of its own.
+            trio.Cancelled: this task was cancelled, and the asyncio code has ended because of it.
+        """
+        self._waiting = trio.lowlevel.current_task()
+        # Not in this turn, which is one of Trio: what begins at once, as an eager task does, would take itself for a Trio task.
+        self._host.start(self._start, copy_context())
+        await trio.lowlevel.wait_task_rescheduled(self._abort)
+        if isinstance(self._outcome, outcome.Value):
+            return self._outcome.value
+        if self._outcome is not None and not isinstance(self._outcome.error, asyncio.CancelledError):
+            self._outcome.unwrap()
+        if self._raise_cancel is not None:
+            self._raise_cancel()
+        # The loop cancels its tasks when it ends, and Trio with them.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        raise RuntimeError("asyncio code was cancelled by asyncio, and not by its caller")
+
+    def _abort(self, raise_cancel: Callable[[], Never]) -> trio.lowlevel.Abort:
+        self._raise_cancel = raise_cancel
+        self._host.start(self._cancel, copy_context())
+        return trio.lowlevel.Abort.FAILED
+
+    # in the thread of the loop
+
+    def _start(self) -> None:
+        self._task = self._host.loop.create_task(self._run(), name="asyncio code that Trio awaits")
+        self._task.add_done_callback(self._done)
+
+    def _cancel(self) -> None:
+        assert self._task is not None
+        self._is_cancelled = True
+        # Not before it has begun: the code of a task that is cancelled before its first step never runs, nor its clean-up.
+        if self._is_begun:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        self._is_begun = True
+        if self._is_cancelled:
+            self._host.loop.call_soon(self._cancel)
+        # Everything, because a `SystemExit` in a task would end the loop.
+        try:
+            self._outcome = outcome.Value(await self._awaitable)
+        except BaseException as error:  # noqa: BLE001  it is raised on Trio
+            self._outcome = outcome.Error(error)
+
+    def _done(self, _task: asyncio.Task[None]) -> None:
+        # The loop has cancelled the task before its first step.
+        if not self._is_begun and isinstance(self._awaitable, Coroutine):
+            self._awaitable.close()
+        assert self._waiting is not None
+        self._host.to_trio(partial(trio.lowlevel.reschedule, self._waiting))
