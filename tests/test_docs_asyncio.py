@@ -51,5 +51,5 @@ def test_code_without_async_blocks_for_its_results(page: Names) -> None:
 def test_the_errors_of_the_page_are_those_of_the_code() -> None:
     assert [text for _, text in ASYNCIO_ERRORS if text not in PAGE.prose] == ["no current event loop"]
 
-    for error in ("was opened in another event loop", "run() starts an event loop, and asyncio runs here", ABANDONED):
+    for error in ("was opened in another event loop", "server.run() starts Trio, and would block asyncio", ABANDONED):
         assert error in PAGE.prose
