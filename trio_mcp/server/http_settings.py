@@ -13,7 +13,7 @@ from ..http import HttpHandler, HttpOptions, HttpRoute
 from ..http.routes import MAX_BODY, TIMEOUT, check_handler, check_methods
 
 if TYPE_CHECKING:
-    from ..http.options import Authenticate
+    from ..http.authenticator import Authenticate
 
 
 def check_http(http: object) -> HttpOptions:
