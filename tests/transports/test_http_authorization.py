@@ -19,7 +19,9 @@ from trio_mcp import Caller, Context, HttpOptions, HttpRequest, HttpResponse, Se
 from trio_mcp.auth import CannotVerify, CredentialsRejected, ProtectedResource, any_of, introspection, jwt, static
 from trio_mcp.auth.challenges import Challenge, parse_challenges
 from trio_mcp.errors import AuthorizationError, AuthorizationErrorKind
+from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.server.replaceable import ReplaceableServer
+from trio_mcp.session import find_transport
 from trio_mcp.testing import TestIssuer
 from trio_mcp_transports.http import HttpLimits, McpApps, asgi_app
 
@@ -434,13 +436,37 @@ async def test_a_custom_route_does_not_see_it_either() -> None:
         assert (await peer.start(b"", {}, method="GET", path="/health").end()).status == 200
 
 
-async def test_a_protected_proxy_is_its_callers_and_passes_no_token_on() -> None:
+async def test_a_proxy_is_protected_as_a_server_is() -> None:
     async with served(asgi_app(proxy(library()), authenticate=protected())) as peer:
-        body, headers = modern_call("seen")
-        reply = await peer.post(body, headers | GOOD)
-        assert "authorization" not in json.dumps(reply.json)
+        assert (await http("POST", "/mcp")(peer, GOOD)).status == 200
         assert (await http("POST", "/mcp")(peer, {})).status == 401
         assert await document(peer, PLACE) == RESOURCE
+
+
+async def test_a_backfill_is_protected_as_a_server_is() -> None:
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Any]:
+        async with find_transport("memory").connect(library()) as channel:
+            yield channel
+
+    async with served(asgi_app(RelayServer(connect, Backfill()), authenticate=protected())) as peer:
+        assert (await http("POST", "/mcp")(peer, GOOD)).status == 200
+        assert (await http("POST", "/mcp")(peer, {})).status == 401
+        assert await document(peer, PLACE) == RESOURCE
+
+
+async def test_a_protected_server_is_mounted_in_a_protected_one_only() -> None:
+    with pytest.raises(ValueError, match="authenticate="):
+        Server("open").mount("lib", library(authenticate=protected()))
+    outer = Server("outer", http=HttpOptions(authenticate=protected(required=["outer"])))
+    outer.mount("lib", library(authenticate=protected()))
+    async with served(asgi_app(outer)) as peer:
+        body, headers = modern_call("lib_whoami")
+        assert (await peer.post(body, headers | GOOD)).status == 403
+        assert (await peer.post(body, headers | bearer("outer"))).status == 200
+        body, headers = modern_call("lib_write")
+        refused = challenge_of(await peer.post(body, headers | bearer("outer")))
+        assert refused.scope == "read write"
 
 
 async def test_a_replaceable_server_authenticates_as_its_newest_version_does() -> None:

@@ -10,8 +10,9 @@ import httpx2
 import pytest
 import trio
 from oidc_provider import free_port
+from serving import served
 
-from trio_mcp import Client, Context, HttpOptions, Server
+from trio_mcp import Client, Context, HttpOptions, Server, proxy
 from trio_mcp.auth import ProtectedResource, jwt
 from trio_mcp.errors import McpError
 from trio_mcp.testing import TestIssuer
@@ -61,6 +62,27 @@ async def test_each_wire_serves_a_good_token_only(wire: str) -> None:
                 with pytest.raises(McpError):
                     async with Client.connect(pattern.format(port), headers=headers, **options) as client:
                         await client.call_tool("whoami")
+
+
+async def test_a_protected_proxy_sends_its_own_credentials_and_not_those_of_its_callers() -> None:
+    far = Server("far")
+
+    @far.tool
+    async def seen(ctx: Context) -> dict[str, str]:
+        return dict(ctx.request.headers)
+
+    port = free_port()
+    resource = f"http://127.0.0.1:{port}/mcp"
+    hook = ProtectedResource(resource, jwt(ISSUER.url, keys=ISSUER.jwks))
+    token = ISSUER.token("alice", audience=resource)
+    async with served(far) as url, trio.open_nursery() as nursery:
+        near = proxy(url, headers={"authorization": "Bearer of-the-proxy"})
+        serve = partial(near.serve, "http", port=port, announce=False, signals=False, authenticate=hook)
+        await nursery.start(serve)
+        with trio.fail_after(LIMIT):
+            async with Client.connect(resource, headers={"authorization": f"Bearer {token}"}) as client:
+                assert (await client.call_tool("seen")).data["authorization"] == "Bearer of-the-proxy"
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
