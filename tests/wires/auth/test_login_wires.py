@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import trio
@@ -286,3 +288,31 @@ async def test_a_refresh_token_that_is_used_twice_ends_the_login_and_the_user_lo
 
 def expired(login: Login) -> Login:
     return replace(login, tokens=replace(login.tokens, access="an.old.token", expires_at=0.0, refresh=None))
+
+
+async def test_no_log_of_a_real_login_has_a_secret(
+    idp: Provider, files: TokenFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    redirects: list[str] = []
+
+    async def user(url: str) -> str:
+        # What the browser of the test logs is not ours.
+        logging.disable()
+        redirects.append(await agree(url))
+        logging.disable(logging.NOTSET)
+        return redirects[-1]
+
+    async with protected(idp.issuer) as url:
+        with trio.fail_after(LIMIT):
+            async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
+                assert (await client.call_tool("write", {"text": "x"})).text == "written: x"
+            login = await files.read(url)
+            assert login is not None
+            assert await refreshed(files, url) == ""
+    after = await files.read(url)
+    assert after is not None
+    codes = [parse_qs(urlsplit(each).query)["code"][0] for each in redirects]
+    tokens = [each for one in (login, after) for each in (one.tokens.access, one.tokens.refresh)]
+    assert "logged in to" in caplog.text
+    assert [secret for secret in (*codes, *tokens) if secret and secret in caplog.text] == []
