@@ -16,7 +16,9 @@ from ...auth.client.logins import log_in
 from ...auth.client.stored import Login
 from ...base.regular_files import MAX_CONFIGURATION, read_regular
 from ...base.values import shown_url
+from ...errors import AuthorizationErrorKind
 from ..command import command, run_command
+from ..connecting import GIVE_HEADER
 from ..errors import CommandError, Status, translate_errors
 from ..parameters import WholeNumber, json_option
 from ..targets.logins import LoginUrl, check_server_url
@@ -81,13 +83,24 @@ def command_line(
 
     async def run() -> int:
         with translate_errors(failed=f"{shown_url(url)} cannot be connected to"):
-            login = await log_in(settings, url)
+            login = await logged_in(settings, url)
         note_login(login)
         if as_json:
             show_json(as_object(login))
         return Status.OK
 
     return run_command(run)
+
+
+async def logged_in(settings: auth.OAuth, url: str) -> Login:
+    """Log in, and return the login. Raises `CommandError` for a server that knows no logins, `AuthorizationError` for others."""
+    try:
+        return await log_in(settings, url)
+    except auth.AuthorizationError as error:
+        if error.kind is not AuthorizationErrorKind.METADATA:
+            raise
+        text = f"{error}; if the server takes a token, {GIVE_HEADER} to the other commands"
+        raise CommandError(text, Status.REFUSED) from error
 
 
 def secret_in(path: Path) -> str:
