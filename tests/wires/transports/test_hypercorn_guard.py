@@ -709,6 +709,15 @@ async def answer_pings(client: Client) -> None:
         await client.send(frame(10))
 
 
+async def test_a_websocket_outlives_the_time_of_its_head() -> None:
+    config = limited(header_timeout=0.2)
+    config.keep_alive_timeout = 0.2
+    async with guarded(serving(answer), config) as server, server.websocket() as client:
+        await trio.sleep(0.5)  # longer than the head had
+        await client.send(frame(1, b"hello"))
+        assert await client.frame() == (0x81, b"hello")
+
+
 async def test_a_websocket_send_after_the_client_left_raises() -> None:
     held = Socket()
     async with guarded(serving(held)) as server, server.client() as client:

@@ -337,6 +337,8 @@ class Http1:
             upgrade.lose()
             self._refuse(400)
             return
+        # That of its head must not end the WebSocket.
+        self._owner.settle_deadline()
         headers = [*handshake.answer(upgrade.subprotocol), *upgrade.headers]
         self.log_response(101, headers)
         websocket = WebSocketExchange(self, self._owner.receive, upgrade.serve, record)
