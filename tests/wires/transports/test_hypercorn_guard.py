@@ -46,6 +46,7 @@ from trio_mcp.session.sizes import CONNECTION_SIZE
 from trio_mcp_transports.asgi.requests import Request
 from trio_mcp_transports.asgi.responses import KnownResponse, MessageSocket, Response, StreamPart, Upgrade
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, GuardedConfig, guarded_config
+from trio_mcp_transports.hypercorn.connection import Connection
 from trio_mcp_transports.hypercorn.connections import connection_limit
 from trio_mcp_transports.hypercorn.worker import UnsupportedHypercorn, install, serve_connection
 
@@ -587,6 +588,25 @@ async def test_at_the_shutdown_idle_connections_close_and_busy_ones_finish(app: 
         await soon(server.ended)
 
 
+async def test_a_deadline_that_passes_as_a_request_comes_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    receive = Connection.receive
+
+    async def late(connection: Connection) -> bytes:
+        data = await receive(connection)
+        if b"/late" in data:
+            connection._reading.cancel()  # noqa: SLF001
+        return data
+
+    async def app(_request: Request) -> Response:
+        await trio.lowlevel.checkpoint()
+        return reply(b"in time")
+
+    monkeypatch.setattr(Connection, "receive", late)
+    async with guarded(serving(app)) as server, server.client() as client:
+        for _ in range(2):
+            assert await client.ask(get("/late")) == (200, b"in time")
+
+
 # Connections
 
 
@@ -710,12 +730,22 @@ async def answer_pings(client: Client) -> None:
 
 
 async def test_a_websocket_outlives_the_time_of_its_head() -> None:
+    served: list[object] = []
+
+    async def serve(socket: MessageSocket) -> None:
+        served.append(socket)
+        await echo(socket)
+
+    async def app(_request: Request) -> Response:
+        return Upgrade(None, serve, lambda: None)
+
     config = limited(header_timeout=0.2)
     config.keep_alive_timeout = 0.2
-    async with guarded(serving(answer), config) as server, server.websocket() as client:
+    async with guarded(serving(app), config) as server, server.websocket() as client:
         await trio.sleep(0.5)  # longer than the head had
         await client.send(frame(1, b"hello"))
         assert await client.frame() == (0x81, b"hello")
+    assert len(served) == 1
 
 
 async def test_a_websocket_send_after_the_client_left_raises() -> None:

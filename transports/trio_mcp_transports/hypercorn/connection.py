@@ -21,6 +21,8 @@ from .connections import ConnectionFacts
 from .http1 import Http1
 from .response import LAST_SEND, Stream, Writer, socket_of
 
+STORED: Final = bytearray()
+"""Stands for bytes that were stored."""
 MAX_RECV: Final = 1 << 16
 SHORT_RECV: Final = 1 << 13
 # Seconds, and bytes, that a refused client may go on sending, so that it can read the refusal.
@@ -87,12 +89,18 @@ class Connection:
         is_late = self._facts.context.terminated.is_set()
         self._end_reading_at(trio.current_time() + (0 if is_late else self._limits.header_timeout))
         is_over, http = False, self._http
+        data: bytes | bytearray | None = None
         try:
             while not is_over:
                 with self._reading:
-                    while await self._feed(await self._receive_next()):
-                        pass
-                    is_over = True
+                    while not is_over:
+                        data = await self._receive_next() if data is None else data
+                        # A deadline that has passed since ends the wait for these bytes, which is over, and nothing that is
+                        # done with them.
+                        if self._reading.cancel_called:
+                            break
+                        received, data = data, None
+                        is_over = not await self._feed(received)
                 if not is_over:
                     is_over = not self._is_to_go_on()
         finally:
@@ -168,8 +176,12 @@ class Connection:
         """Return how many bytes to read: few where they are not counted yet, or the memory budget has no room for many."""
         return MAX_RECV if not self._idle and self._account.has_room(COPIES * MAX_RECV) else SHORT_RECV
 
-    async def _feed(self, data: bytes) -> bool:
+    async def _feed(self, data: bytes | bytearray) -> bool:
         """Hand received bytes on; False when the connection is over."""
+        if data is STORED:
+            await self._http.receive(b"")
+            self._count_stored()
+            return True
         if not data:
             return False
         # The bytes of a refused client are thrown away unread, within a limit.
@@ -183,7 +195,7 @@ class Connection:
         if size:
             self._account.draw(size)
         try:
-            await self._http.receive(data)
+            await self._http.receive(bytes(data))
         finally:
             if size:
                 self._account.give_back(size)
@@ -200,10 +212,10 @@ class Connection:
             self._count_stored()
         return True
 
-    async def _receive_next(self) -> bytes:
+    async def _receive_next(self) -> bytes | bytearray:
         """Wait for what comes after the request in progress, or the WebSocket, if there is one; b"" at the end.
 
-        Read on meanwhile: that is the only way to learn that the client has gone. What comes before the answer is kept.
+        `STORED` if it has come before. Read on meanwhile: that is the only way to learn that the client has gone. What comes before the answer is kept.
         """
         while self._keeps_ahead:
             # With nothing stored, the end of the request in progress is no reason to wake up.
@@ -214,7 +226,7 @@ class Connection:
                 return b""
             del ahead
             if not self._http.paused:
-                await self._http.receive(b"")
+                return STORED
             self._count_stored()
         websocket = self._http.websocket
         if websocket is not None and not websocket.over:
