@@ -117,19 +117,6 @@ async def test_the_room_of_a_call_that_has_ended_is_free_again(desk: Desk) -> No
         assert await talk.text(talk.leg("wait", {"text": "x" * LARGE})) == "xxx"
 
 
-async def test_without_room_the_first_small_result_is_sent_and_what_would_wait_behind_it_is_not(desk: Desk) -> None:
-    async with client_of(desk, 3 * LARGE) as talk:
-        first, second = talk.leg("wait", {"text": "abc"}), talk.leg("wait", {"text": "abc"})
-        await wait_all_tasks_blocked()
-        with talk.service.options.memory.open("another") as another:
-            another.draw(3 * LARGE)
-            desk.go_on.set()
-            await wait_all_tasks_blocked()
-            answers = [await talk.receive(), await talk.receive()]
-    assert {answer["id"] for answer in answers} == {first, second}
-    assert [answer.get("error", {}).get("code") for answer in answers] == [None, SERVER_BUSY]
-
-
 async def test_a_parked_call_draws_until_it_ends_and_more_with_each_leg(desk: Desk) -> None:
     async with client_of(desk) as talk:
         asked = await talk.round(talk.leg("ask", {"text": "x" * LARGE}))

@@ -151,10 +151,7 @@ class ReplyTarget:
     def affordable(self, outcome: LegOutcome) -> LegOutcome:
         """Return the outcome, or the error to send in place of it if the memory budget has no room."""
         account = self.outbox.account
-        if account is None or not isinstance(outcome, Encoded):
-            return outcome
-        # The first that waits is paid for, if it is small.
-        if self.outbox.items or len(outcome.raw) > self.outbox.prepaid:
+        if isinstance(outcome, Encoded) and account is not None:
             try:
                 account.check(len(outcome.raw))
             except LimitExceeded as error:
