@@ -274,3 +274,14 @@ async def test_closing_a_client_that_was_never_opened_takes_no_time() -> None:
         before = trio.current_time()
         await client.aclose()
         assert trio.current_time() == before
+
+
+@pytest.mark.parametrize(
+    "info", [{"name": "odd"}, {"name": "odd", "version": 1}, {"name": "odd", "version": "", "icons": 5}]
+)
+async def test_a_modern_server_that_says_something_odd_of_itself_is_opened(info: Json) -> None:
+    async with opening_client() as (client, wire, opened):
+        await wire.reply("server/discover", {**discovered(), "_meta": {"io.modelcontextprotocol/serverInfo": info}})
+        await opened.result()
+        assert client.server_info is not None
+        assert (client.server_info.name, client.server_info.version) == ("odd", "")

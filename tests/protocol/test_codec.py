@@ -450,3 +450,55 @@ def test_a_block_of_an_unknown_kind_keeps_its_members_and_one_of_a_known_kind_mu
     assert isinstance(found.content[0], UnknownContent)
     assert found.content[0].wire() == block
     assert json.loads(found.encode())["content"] == [block]
+
+
+@pytest.mark.parametrize(
+    ("odd", "expected", "lost"),
+    [
+        (
+            {"capabilities": {"tools": True, "logging": False, "prompts": []}},
+            {"capabilities": {"tools": {}, "prompts": {}}},
+            "",
+        ),
+        ({"capabilities": {"tools": "yes"}}, {"capabilities": {}}, "capabilities.tools"),
+        (
+            {"capabilities": {"tools": {"listChanged": "yes"}}},
+            {"capabilities": {"tools": {}}},
+            "capabilities.tools.listChanged",
+        ),
+        ({"instructions": ["a"]}, {"instructions": None}, "instructions"),
+        ({"serverInfo": {"name": "s"}}, {"serverInfo": {"name": "s", "version": ""}}, "serverInfo.version"),
+        (
+            {"serverInfo": {"name": "s", "version": 1}},
+            {"serverInfo": {"name": "s", "version": ""}},
+            "serverInfo.version",
+        ),
+        ({"serverInfo": "s"}, {"serverInfo": {"name": "", "version": ""}}, "serverInfo"),
+        (
+            {"serverInfo": {"name": "s", "version": "1", "icons": [{}]}},
+            {"serverInfo": {"name": "s", "version": "1"}},
+            "serverInfo.icons.0.src",
+        ),
+    ],
+)
+def test_a_client_opens_a_session_with_a_server_that_says_something_odd_of_itself(
+    odd: JsonObject, expected: JsonObject, lost: str
+) -> None:
+    whole = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+    dropped: list[Dropped] = []
+    found = legacy.decode_result("initialize", {**whole, **odd}, dropped=dropped).wire()
+    assert {name: found.get(name) for name in expected} == expected
+    assert ",".join(each.name for each in dropped) == lost
+    with pytest.raises(RemoteProtocolError):
+        legacy.decode_result("initialize", {**whole, "protocolVersion": 5}, dropped=dropped)
+
+
+@pytest.mark.parametrize("capabilities", [{"sampling": True, "roots": False}, {"sampling": [], "roots": None}])
+def test_a_capability_of_a_client_may_be_a_flag(capabilities: JsonObject) -> None:
+    params = {
+        "protocolVersion": NEWEST_LEGACY,
+        "capabilities": capabilities,
+        "clientInfo": {"name": "c", "version": "1"},
+    }
+    found = legacy.decode_request("initialize", params, sender=Side.CLIENT).wire()
+    assert found["capabilities"] == {"sampling": {}}

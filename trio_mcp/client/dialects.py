@@ -22,6 +22,7 @@ from ..errors import (
     Unreachable,
 )
 from ..protocol.codec import codec_for
+from ..protocol.codec.models import validated
 from ..protocol.http.headers import ParameterHeaders
 from ..protocol.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from ..protocol.revisions import (
@@ -218,7 +219,7 @@ class ModernDialect(Dialect):
         if version not in result.supported_versions:
             raise RemoteProtocolError(f"the server does not speak {version} but {', '.join(result.supported_versions)}")
         server = (result.meta or {}).get(SERVER_INFO)
-        info = Implementation.model_validate(server) if isinstance(server, dict) else None
+        info = shown_info(server) if isinstance(server, dict) else None
         self.facts = ServerFacts(version, result.capabilities, info, result.instructions)
 
     async def apply_log_level(self) -> None:
@@ -238,6 +239,15 @@ class ModernDialect(Dialect):
 
     def make_listeners(self, link: Requester, on_change: OnChange) -> Listeners:
         return ListenStreams(link, on_change)
+
+
+def shown_info(server: JsonObject) -> Implementation:
+    """Return what a server says of itself. It is shown, and no more: where it is odd, it has what text there is."""
+    try:
+        return validated(Implementation, server, SERVER_INFO)
+    except RemoteProtocolError:
+        name, version = [text if isinstance(text := server.get(key), str) else "" for key in ("name", "version")]
+        return Implementation(name=name, version=version)
 
 
 # Finding out which era a server speaks, and opening the session in it.

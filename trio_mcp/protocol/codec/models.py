@@ -5,6 +5,7 @@ one meaning only, and a member of a list that cannot be read is left out of the 
 
     {"name": "t", "title": null}                 null stands for an absent member
     {"capabilities": []}                         an empty object, as PHP writes it
+    {"capabilities": {"tools": true}}            the same: the capability is declared
     {"tools": null}                              an empty list, as Go writes it
     {"requestId": 1.0}                           an integer, as languages without integers write it
     {"tools": [{"name": "a", ...}, {"name": 5}]}     the tool "a", and a `Dropped` for the other one
@@ -81,6 +82,12 @@ LISTS: Final[Mapping[str, ListMember]] = {
 """By the names of the types, which are not loaded for it."""
 
 
+LOSSY: Final = frozenset(("InitializeResult", "DiscoverResult"))
+"""What a server says of itself, by the names of the types: a client leaves out any member of it that it need not have."""
+
+NAMELESS: Final[JsonObject] = {"name": "", "version": ""}
+
+
 def validated(
     model: type[M],
     value: JsonValue,
@@ -92,7 +99,8 @@ def validated(
 
     Args:
         written: members that the peer wrote under other names, which errors then use.
-        dropped: gets what was left out of the list in it; None if the value is rejected instead.
+        dropped: gets what was left out of the list in it, or of what a server says of itself; None if the value is rejected
+            instead.
 
     Raises:
         RemoteProtocolError: -32602; the message names the first wrong member, as the peer wrote it, and the reason.
@@ -107,7 +115,8 @@ def validated(
     listed = None if dropped is None else LISTS.get(model.__name__)
     if dropped is not None and listed is not None and isinstance(value, dict):
         return validated(model, _without_unreadable(model, value, listed, path, written, dropped), path, written)
-    found = _corrected(cast("SchemaValidator", model.__pydantic_validator__), value, first)
+    lost = dropped if model.__name__ in LOSSY else None
+    found = _corrected(cast("SchemaValidator", model.__pydantic_validator__), value, first, lost)
     if isinstance(found, ValidationError):
         raise _invalid(found, value, path, written)
     return cast("M", found)
@@ -156,12 +165,23 @@ def _path(steps: Sequence[str | int], value: JsonValue) -> list[str | int]:
 # What has one meaning only
 
 
-def _corrected(validator: SchemaValidator, value: JsonValue, error: ValidationError) -> object:
-    """Return what a value means to a validator that has rejected it; the error if it means nothing."""
+def _corrected(
+    validator: SchemaValidator, value: JsonValue, error: ValidationError, lost: list[Dropped] | None = None
+) -> object:
+    """Return what a value means to a validator that has rejected it; the error if it means nothing.
+
+    Args:
+        lost: gets the members without which it means something; None if none may be left out.
+    """
     for _ in range(MAX_PASSES):
         before = value
         for problem in error.errors(include_url=False, include_context=False):
-            value = _replaced(value, _path(problem["loc"], value), problem)
+            path = _path(problem["loc"], value)
+            replaced = _replaced(value, path, problem)
+            if replaced is value and lost is not None:
+                lost.append(Dropped("member", ".".join(map(str, path)), problem["msg"][:200]))
+                replaced = _left_out(value, path)
+            value = replaced
         if value is before:
             break
         try:
@@ -184,9 +204,23 @@ def _replaced(value: JsonValue, path: Sequence[str | int], problem: ErrorDetails
     kind = problem["type"]
     if inner is None:
         return _with(value, step, []) if kind in _LISTS_EXPECTED else _without(value, step)
+    if isinstance(inner, bool) and kind in _OBJECTS_EXPECTED:
+        return _with(value, step, {}) if inner else _without(value, step)
     if isinstance(inner, float) and inner.is_integer() and kind.startswith("int"):
         return _with(value, step, int(inner))
     return _with(value, step, {}) if inner == [] and kind in _OBJECTS_EXPECTED else value
+
+
+def _left_out(value: JsonValue, path: Sequence[str | int]) -> JsonValue:
+    """Return a value without the member at the end of a path, or the list on the way to it; a name that is needed is empty."""
+    if not path:
+        return value
+    step, *rest = path
+    if rest and isinstance(rest[0], str):
+        return _with(value, step, _left_out(cast("Any", value)[step], rest))
+    if step in NAMELESS:
+        return _with(value, step, "")
+    return _with(value, step, NAMELESS) if step == "serverInfo" else _without(value, step)
 
 
 _LISTS_EXPECTED: Final = frozenset(("list_type", "iterable_type", "tuple_type"))
