@@ -297,7 +297,8 @@ async def open_dialect(session: ClientSession, options: ClientOptions) -> Dialec
         # It says nothing of the era, and another request would start another login.
         raise
     except (PeerError, RequestTimeout, RemoteProtocolError, Disconnected) as error:
-        if isinstance(error, Unreachable | ServerBusy) or session.closed_because is not None:
+        is_over = isinstance(error, Disconnected) and session.closed_because is not None
+        if is_over or isinstance(error, Unreachable | ServerBusy):
             raise
         if isinstance(error, PeerError) and error.code in MODERN_ERRORS:
             raise
