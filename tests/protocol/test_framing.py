@@ -144,3 +144,18 @@ def test_the_start_and_the_end_of_a_long_line_are_kept(length: int, cuts: list[i
     assert too_long.head
     assert line.startswith(too_long.head)
     assert ended.tail == line[-EXCERPT:].removesuffix(b"\r")
+
+
+@pytest.mark.parametrize("line", [b'{"a":{}}', b' {"a":1}\r'])
+def test_a_whole_object_at_the_end_of_the_stream_needs_no_line_end(line: bytes) -> None:
+    decoder = LineDecoder(100)
+    assert decoder.feed(b"{}\n" + line) == [b"{}"]
+    assert decoder.finish() == line.strip()
+    assert decoder.finish() is None
+
+
+@pytest.mark.parametrize("line", [b"", b'{"a":{}', b'{"a":"}', b"{}}", b"[{}]", b"print }"])
+def test_what_was_cut_off_by_the_end_of_the_stream_is_no_line(line: bytes) -> None:
+    decoder = LineDecoder(100)
+    decoder.feed(line)
+    assert decoder.finish() is None

@@ -15,6 +15,8 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from typing import Final, TypeAlias
 
+from pydantic_core import from_json
+
 from ..errors import RemoteProtocolError
 from .jsonrpc import SERVER_BUSY
 
@@ -86,8 +88,8 @@ class LineDecoder:
     """Splits a stream of bytes into lines, in time linear in the bytes and with memory bounded by the limit.
 
     Only `\\n` ends a line, because JSON strings may hold every other kind of line break. One `\\r` before it is dropped, and so
-    is a byte order mark at its beginning; blank lines are skipped. Bytes after the last `\\n` are never delivered: when the
-    stream ends, that line was cut off.
+    is a byte order mark at its beginning; blank lines are skipped. When the stream ends, what comes after
+    the last `\\n` was cut off, unless it is a whole object (`finish`).
 
     Args:
         max_line: maximum bytes of a line, without its line end.
@@ -128,6 +130,15 @@ class LineDecoder:
         if rest:
             self._add(rest, lines)
         return lines
+
+    def finish(self) -> bytes | None:
+        """Return the line without an end that the stream ends with, if it is a whole object: it was not cut off then."""
+        line = bytes(self._rest).strip()
+        self._rest.clear()
+        try:
+            return line if line.endswith(b"}") and isinstance(from_json(line), dict) else None
+        except ValueError:
+            return None
 
     def discard(self, why: str) -> LineTooLong:
         """Drop the unfinished line, for which there is no room, and skip the rest of it; return what takes its place."""

@@ -118,6 +118,14 @@ def test_a_request_that_asks_its_client_is_cancelled_with_the_others(script: Pat
     assert took < PATIENCE
 
 
+def test_the_last_request_needs_no_line_end(script: Path) -> None:
+    sent = lines(legacy("plain", {}))[:-1]
+    done = subprocess.run(
+        [sys.executable, str(script), "20"], input=sent, capture_output=True, timeout=PATIENCE, env=ENVIRONMENT
+    )
+    assert b"plain" in done.stdout
+
+
 def test_without_a_drain_nothing_is_waited_for(script: Path) -> None:
     answer, _ = piped(script, legacy("waits", {"seconds": 0.3}), "0")
     assert answer is None or "waited" not in json.dumps(answer)

@@ -142,7 +142,7 @@ class LineChannel(MessageChannel):
     async def receive(self) -> Envelope[Received]:
         """Return the next message, or `Envelope(Malformed(...))` for a line that is not a message.
 
-        An unterminated last line is discarded. A cancel loses nothing.
+        An unterminated last line is discarded unless it is a whole object. A cancel loses nothing.
 
         Raises:
             trio.EndOfChannel: the peer closed its end; every complete line was received.
@@ -235,7 +235,13 @@ class LineChannel(MessageChannel):
         self._check_open()
         decoder = self._decoder
         while not self._lines:
-            lines = decoder.feed(await self._read())
+            try:
+                lines = decoder.feed(await self._read())
+            except trio.EndOfChannel:
+                if (last := decoder.finish()) is None:
+                    raise
+                # Some write no line end behind their last message. The next read finds the end again.
+                lines = [last]
             self._lines.extend([line for each in lines if (line := each if type(each) is bytes else readable(each))])
             if self._drawn or decoder.buffered >= BUFFER_STEP:
                 self._draw_buffered()
