@@ -56,7 +56,8 @@ def as_text(block: ContentBlock) -> str:
         case EmbeddedResource(resource=resource):
             return f"[{resource.uri}]"
         case UnknownContent():
-            return json.dumps(block.wire(), ensure_ascii=False)
+            # In ASCII: its members may hold anything that commands a terminal.
+            return json.dumps(block.wire())
 
 
 def show_progress(report: ProgressNotificationParams) -> None:
