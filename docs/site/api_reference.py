@@ -13,7 +13,7 @@ from inspect import cleandoc
 from itertools import takewhile
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
 from docutils import nodes
@@ -34,6 +34,10 @@ ATTRIBUTE = re.compile(r"^(\.\. attribute:: \w+\n)((?:(?!\.\. attribute::).*\n)*
 # docstrings
 
 
+ITEM: Final = re.compile(r" *- \S")
+"""The first line of an item of a list."""
+
+
 def read_docstring(app: Sphinx, what: str, name: str, value: object, options: Any, lines: list[str]) -> None:
     """Turn a docstring into reStructuredText: its examples, which are indented as in Markdown, and its sections."""
     if what == "data" and [*lines, ""] == [*cleandoc(value.__doc__ or "").splitlines(), ""] + [""] * (
@@ -42,11 +46,26 @@ def read_docstring(app: Sphinx, what: str, name: str, value: object, options: An
         # An alias of a type or a constant has none; this is that of `dict`, for example.
         lines.clear()
     # reStructuredText has no `name`s.
-    lines[:] = marked_examples([re.sub(r"(`[^`]+`)(?=\w)", r"\1\\ ", line) for line in lines])
+    lines[:] = marked_examples(with_lists([re.sub(r"(`[^`]+`)(?=\w)", r"\1\\ ", line) for line in lines]))
     if what not in {"attribute", "data", "property"}:
         # Not for attributes, where napoleon takes what stands before a colon for a type.
         text = "\n".join(GoogleDocstring(lines, Config(), app, what, name, value, options).lines())
         lines[:] = ATTRIBUTE.sub(r"\1   :type: \3\n\2", text).split("\n")
+
+
+def with_lists(lines: list[str]) -> list[str]:
+    """Return the lines with an empty one before each list: reStructuredText takes its items for text otherwise."""
+    found: list[str] = []
+    for line in lines:
+        before = found[-1] if found else ""
+        if ITEM.match(line) and before and not ITEM.match(before) and not before.startswith(" " * (indent(line) + 1)):
+            found.append("")
+        found.append(line)
+    return found
+
+
+def indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def marked_examples(lines: list[str]) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import TypeGuard
 
 import public_names
@@ -23,11 +25,23 @@ def pages() -> Iterator[tuple[str, str]]:
 def page(package: str) -> str:
     """Return the page of a package."""
     blocks = [f"{package}\n{'=' * len(package)}", f".. automodule:: {package}\n   :no-members:"]
-    blocks += [entry(each) for each in public_names.documented()[package]]
+    blocks += [entry(each) for each in sorted(public_names.documented()[package], key=importance)]
     if others := public_names.elsewhere(package):
         links = "\n".join(f"* :py:obj:`{each.path}`" for each in others)
         blocks += [f".. rubric:: Also in {package}", links]
     return "\n\n".join(blocks) + "\n"
+
+
+def importance(each: PublicName) -> tuple[int, str]:
+    """Return what orders the names of a page: those that most pages of the documentation mention come first."""
+    return -sum(each.name in words for words in words_of_pages()), each.name
+
+
+@cache
+def words_of_pages() -> list[frozenset[str]]:
+    """Return the words of each page."""
+    pages = sorted((Path(__file__).parents[1]).rglob("*.md"))
+    return [frozenset(re.findall(r"\w+", page.read_text(encoding="utf-8"))) for page in pages]
 
 
 def entry(each: PublicName) -> str:
