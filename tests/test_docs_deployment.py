@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -16,6 +16,8 @@ from pages import Names, Page
 from trio.testing import MockClock
 
 from trio_mcp import HttpOptions
+from trio_mcp.errors import ProtocolError
+from trio_mcp_transports.http import asgi_app
 
 PAGE = Page("deployment")
 SIGNED = {"host": "mcp.example.com", "authorization": "Bearer a-long-random-token"}
@@ -58,7 +60,9 @@ async def test_the_routes_of_the_page_answer_as_it_says(autojump_clock: MockCloc
     ],
 )
 async def test_a_token_needs_its_scheme(authorization: str, principal: str | None) -> None:
-    assert await page()["authenticate"]({"authorization": authorization}) == principal
+    app = asgi_app(page()["server"])
+    with nullcontext() if principal else pytest.raises(ProtocolError):
+        assert await app.principal_of({"authorization": authorization}) == principal
 
 
 async def test_a_proxy_reaches_the_server_below_its_prefix(autojump_clock: MockClock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cache
 
 import httpx2
@@ -9,6 +10,9 @@ import pytest
 import trio
 from pages import Names, Page
 from trio.testing import MockClock
+
+from trio_mcp.errors import ProtocolError
+from trio_mcp_transports.http import asgi_app
 
 
 @cache
@@ -20,7 +24,7 @@ def page() -> Names:
     ("authorization", "principal"),
     [
         ("Bearer a-long-random-token", "alice"),
-        ("bearer another-one", "bob"),
+        ("bearer another-long-random-token", "bob"),
         ("Bearer wrong", None),
         ("Basic a-long-random-token", None),
         ("Bearer", None),
@@ -29,7 +33,9 @@ def page() -> Names:
     ],
 )
 async def test_who_calls_is_known_by_a_token(authorization: str, principal: str | None) -> None:
-    assert await page()["authenticate"]({"authorization": authorization}) == principal
+    app = asgi_app(page()["server"], authenticate=page()["authenticate"])
+    with nullcontext() if principal else pytest.raises(ProtocolError):
+        assert await app.principal_of({"authorization": authorization}) == principal
 
 
 @pytest.mark.parametrize(
@@ -48,13 +54,13 @@ async def test_the_applications_are_reached_where_the_page_says(
 ) -> None:
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=page()[app])) as client:
         with trio.fail_after(10):
-            assert (await client.options(f"http://localhost{path}")).status_code == status
+            assert (await client.put(f"http://localhost{path}")).status_code == status
 
 
 async def test_a_caller_has_the_scopes_that_the_page_gives_it() -> None:
     names = page()
-    bob = await names["authenticate_with_scopes"]({"authorization": "Bearer another-one"})
-    alice = await names["authenticate_with_scopes"]({"authorization": "Bearer a-long-random-token"})
+    bob = await names["editors"].caller_of({"authorization": "Bearer another-long-random-token"})
+    alice = await names["editors"].caller_of({"authorization": "Bearer a-long-random-token"})
     assert (sorted(bob.scopes), sorted(alice.scopes)) == (["notes:read"], ["notes:read", "notes:write"])
     assert [names["is_editor"](caller) for caller in (None, bob, alice)] == [False, False, True]
     assert alice.claims == {"team": "blue"}
