@@ -27,7 +27,10 @@ NOT_ONE_PROGRAM = re.compile(r"tutorial/.*")
 
 FENCE = re.compile(r"^( *)```+ *([^\n`]*)$", re.MULTILINE)
 LANGUAGES = {"console", "dockerfile", "ini", "js", "json", "nginx", "python", "sh", "text", "toml", "yaml"}
-FRAGMENTS = {"fastmcp": {"py": "a server of FastMCP, beside what each line becomes"}}
+FRAGMENTS = {
+    "agents": {"py": "of other frameworks, which tests/wires/interop/test_frameworks.py runs"},
+    "fastmcp": {"py": "a server of FastMCP, beside what each line becomes"},
+}
 """Blocks that no test runs, and why."""
 
 SHELL = re.compile(r"^```(sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ HOSTS = {"@anthropic-ai/claude-code": "2", "@google/gemini-cli": "0"}
 """Hosts that list their servers without a login."""
 
 FASTMCP = ("fastmcp>=4", "fastmcp-tasks>=4")
+FRAMEWORKS = ("pydantic-ai-slim[mcp]>=2.66", "langchain>=1.5", "fastmcp>=4.0.11,<5")
 INSTALL_TIMEOUT = 60.0
 PIP_TIMEOUT = 240.0
 HOSTS_TIMEOUT = 240.0
@@ -94,8 +95,19 @@ def fastmcp_python() -> str:
 
     It is made once, in the folder that `TRIO_MCP_FASTMCP_CACHE` names (else one for temporary files).
     """
-    default = Path(tempfile.gettempdir()) / "trio_mcp_fastmcp"
-    folder = Path(os.environ.get("TRIO_MCP_FASTMCP_CACHE", default))
+    return python_with("fastmcp", FASTMCP)
+
+
+@pytest.fixture(scope="session")
+def frameworks_python() -> str:
+    """The same with pydantic-ai and LangChain, in the folder that `TRIO_MCP_FRAMEWORKS_CACHE` names."""
+    return python_with("frameworks", FRAMEWORKS)
+
+
+def python_with(name: str, packages: Sequence[str]) -> str:
+    """Return the interpreter of an environment that is made once, with these packages."""
+    default = Path(tempfile.gettempdir()) / f"trio_mcp_{name}"
+    folder = Path(os.environ.get(f"TRIO_MCP_{name.upper()}_CACHE", default))
     folder.mkdir(parents=True, exist_ok=True)
     python = folder / "venv" / "bin" / "python"
     with (folder / ".lock").open("w") as lock:
@@ -103,16 +115,16 @@ def fastmcp_python() -> str:
         # Written at the end: an install that broke off has none.
         complete = folder / "complete"
         if not complete.exists():
-            make_environment(python.parents[1], python)
+            make_environment(python.parents[1], python, packages)
             complete.touch()
     return str(python)
 
 
-def make_environment(folder: Path, python: Path) -> None:
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=0", *FASTMCP]
+def make_environment(folder: Path, python: Path, packages: Sequence[str]) -> None:
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=0", *packages]
     try:
         venv.create(folder, with_pip=True, clear=True)
         subprocess.run(pip, check=True, capture_output=True, timeout=PIP_TIMEOUT)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
-        pytest.skip(f"pip could not install {', '.join(FASTMCP)}: {said[-1] if said else error}")
+        pytest.skip(f"pip could not install {', '.join(packages)}: {said[-1] if said else error}")
