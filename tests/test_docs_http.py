@@ -54,7 +54,7 @@ async def test_the_applications_are_reached_where_the_page_says(
 ) -> None:
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=page()[app])) as client:
         with trio.fail_after(10):
-            assert (await client.put(f"http://localhost{path}")).status_code == status
+            assert (await client.options(f"http://localhost{path}")).status_code == status
 
 
 async def test_a_caller_has_the_scopes_that_the_page_gives_it() -> None:
