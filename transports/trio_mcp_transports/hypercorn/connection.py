@@ -215,7 +215,8 @@ class Connection:
     async def _receive_next(self) -> bytes | bytearray:
         """Wait for what comes after the request in progress, or the WebSocket, if there is one; b"" at the end.
 
-        `STORED` if it has come before. Read on meanwhile: that is the only way to learn that the client has gone. What comes before the answer is kept.
+        `STORED` if it has come before. Read on meanwhile: that is the only way to learn that the client has gone. What
+        comes before the answer is kept.
         """
         while self._keeps_ahead:
             # With nothing stored, the end of the request in progress is no reason to wake up.
