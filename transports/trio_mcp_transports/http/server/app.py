@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
@@ -25,6 +25,7 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request as 
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import CancelReason
 from trio_mcp.session import Caller, Peer, ServerSession, Service, SharedServer, make_session
+from trio_mcp.session.event_loop import works_on_asyncio
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
@@ -41,8 +42,11 @@ from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint, legacy_endpoint
 from ..sessions.stateless import StatelessEndpoint
 from .entrance import Entrance, MessageReader
-from .lifespan import MountedApp, check_event_loop, check_request_loop, serve_lifespan_events
+from .lifespan import MountedApp, asyncio_host, check_event_loop, in_residence, serve_lifespan_events, served_on_both
 from .routes import CustomRoutes, Paths, Probes, no_websocket, not_found_text
+
+if TYPE_CHECKING:
+    from ...asyncio_host.life import Residence
 
 # What a client of the HTTP application may cost.
 
@@ -91,6 +95,8 @@ class McpApp(HttpApp):
     Attributes:
         access: who may reach it from a browser.
         failure: what ended its lifespan, at the start, while serving or at the end; None if nothing did.
+        residence: where it runs on asyncio; None on Trio.
+        drain_seconds: how long running calls have after a signal to an asyncio host; None leaves signals alone.
         raises_failure: who serves it raises `failure`, so that the log need not have it too.
         unknown: what commands start, of which it is not known whether it asks for authentication; empty until it serves, and
             with authentication.
@@ -123,6 +129,8 @@ class McpApp(HttpApp):
         self.raises_failure = False
         self._running: AppState | None = None
         self._draining = False
+        self.residence: Residence | None = None
+        self.drain_seconds: float | None = None
         self._mounted: MountedApp | None = MountedApp(self.serving, server.identity.name)
         """Starts it at its first request; None once its lifespan is run by someone else."""
         self._routes: dict[str, Mapping[str, Route]] = {}
@@ -142,6 +150,9 @@ class McpApp(HttpApp):
         self._routes |= {path: verbs for path, verbs in twins.items() if path not in taken}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not trio.lowlevel.in_trio_task():
+            await asyncio_host().serve_on_asyncio(self, scope, receive, send)
+            return
         match scope["type"]:
             case "http":
                 await serve_request(self, scope, receive, send)
@@ -151,6 +162,7 @@ class McpApp(HttpApp):
             case "websocket":
                 await serve_websocket(self, scope, receive, send)
 
+    @works_on_asyncio
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Reject new calls, give running ones `seconds` to finish, then cancel them and send their callers an error.
 
@@ -169,6 +181,7 @@ class McpApp(HttpApp):
         with trio.move_on_after(DRAIN_SECONDS):
             await running.websockets.close()
 
+    @works_on_asyncio
     async def principal_of(self, headers: Mapping[str, str]) -> str | None:
         """Return the principal that `authenticate` finds in these headers; None without `authenticate`.
 
@@ -180,6 +193,7 @@ class McpApp(HttpApp):
         caller = await self.caller_of(headers)
         return None if caller is None else caller.principal
 
+    @works_on_asyncio
     async def caller_of(self, headers: Mapping[str, str]) -> Caller | None:
         """Return the caller that `authenticate` finds in these headers, with its scopes and claims; see `principal_of`."""
         return None if self.authentication is None else (await self.authentication.peer(headers, None)).caller
@@ -214,15 +228,31 @@ class McpApp(HttpApp):
         ends every call and session.
 
         Raises:
-            RuntimeError: it is running already, or this is not Trio.
+            RuntimeError: it is running already.
             Exception: what the lifespan of the server raised, at its start, in the block (which is cancelled then) or at its end.
         """
         self.start_by(None)
-        return self.serving()
+        return served_on_both(self, self.serving)
 
     def start_by(self, mounted: MountedApp | None) -> None:
         """Set what starts the application at its first request; None if its lifespan is run by someone else."""
         self._mounted = mounted
+
+    @property
+    def is_run_by_host(self) -> bool:
+        """Whether someone else runs its lifespan."""
+        return self._mounted is None
+
+    async def stop(self) -> None:
+        """End what the first request has started."""
+        if self._mounted is not None:
+            await self._mounted.stop()
+
+    def abandon(self) -> None:
+        """Forget what ran in a Trio run that has failed."""
+        self._running = None
+        if self._mounted is not None:
+            self._mounted = MountedApp(self.serving, self.server.identity.name)
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
@@ -240,7 +270,11 @@ class McpApp(HttpApp):
                 # Again, since something may have been mounted meanwhile.
                 open_access.check_open(self.server)
                 self.unknown = await open_access.check_open_commands(self.server)
-            async with self.server.open_service() as service, trio.open_nursery() as nursery:
+            async with (
+                in_residence(self.residence),
+                self.server.open_service() as service,
+                trio.open_nursery() as nursery,
+            ):
                 legacy = self._legacy_endpoint(service, nursery)
                 websockets = WebSockets(service, self.limits)
                 sse = SseEndpoint(service, self.limits, self._paths.messages, partial(self._reader.read, service))
@@ -308,8 +342,6 @@ class McpApp(HttpApp):
 
     async def _serve(self, request: Request) -> Response:
         """Return the response to a request as its client sent it. Raises `ProtocolError` for a refusal."""
-        if self._running is None:
-            check_request_loop()
         if request.websocket is not None:
             return await self._upgrade(request)
         if self.authentication is not None and (document := self.authentication.document(request)) is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Unpack, overload
+from typing import Final, Unpack, overload
 
-from trio_mcp.base.checks import check_keywords
+from trio_mcp.base.checks import check_keywords, check_seconds
 from trio_mcp.base.logs import peer_logger
 from trio_mcp.http import Tls
 from trio_mcp.session import SharedServer
@@ -15,17 +15,24 @@ from .by_path import HttpKeywords, McpApps, apps_by_path, served_options
 
 logger = peer_logger("trio_mcp.http")
 
+DRAIN: Final = 10.0
+"""Seconds that running calls have to end."""
+
 
 @overload
-def asgi_app(server: SharedServer, **options: Unpack[HttpKeywords]) -> McpApp: ...
+def asgi_app(server: SharedServer, *, drain: float | None = DRAIN, **options: Unpack[HttpKeywords]) -> McpApp: ...
 
 
 @overload
-def asgi_app(server: Mapping[str, SharedServer], **options: Unpack[HttpKeywords]) -> McpApps: ...
+def asgi_app(
+    server: Mapping[str, SharedServer], *, drain: float | None = DRAIN, **options: Unpack[HttpKeywords]
+) -> McpApps: ...
 
 
-def asgi_app(server: SharedServer | Mapping[str, SharedServer], **options: Unpack[HttpKeywords]) -> McpApp | McpApps:
-    """Return an ASGI application that serves `server`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
+def asgi_app(
+    server: SharedServer | Mapping[str, SharedServer], *, drain: float | None = DRAIN, **options: Unpack[HttpKeywords]
+) -> McpApp | McpApps:
+    """Return an ASGI application that serves `server`, over HTTP and WebSocket, on Trio or on asyncio: `uvicorn module:app`.
 
     What is not given is as the server has it (`Server(http=HttpOptions(...))`). So its authentication can be replaced here, but
     not be dropped.
@@ -44,9 +51,11 @@ def asgi_app(server: SharedServer | Mapping[str, SharedServer], **options: Unpac
         limits: see `HttpLimits`.
         root_path, trusted_proxies, access_log: see `HttpOptions`.
         event_store: stores the messages of legacy streams for clients that resume them; by default in memory.
+        drain: on an asyncio server, the seconds that running calls have to end after SIGTERM or SIGINT, which are handled in
+            front of that server. None leaves signals alone.
 
-    It needs an ASGI server that runs on Trio; on others it fails at startup. Mounted in another application, which does not pass
-    lifespan events on, it starts at its first request; or run `McpApp.lifespan` in the lifespan of that application.
+    It runs on ASGI servers of Trio and of asyncio. Mounted in another application, which does not pass lifespan events on, it
+    starts at its first request; or run `McpApp.lifespan` in the lifespan of that application.
 
     Raises:
         ValueError: two paths are the same, or one is not a path; or all are disabled; or no request could match an allowed
@@ -54,7 +63,10 @@ def asgi_app(server: SharedServer | Mapping[str, SharedServer], **options: Unpac
         TypeError: `authenticate` is not an async function, or an option is unknown or of the wrong type.
     """
     check_keywords(options, asgi_app, "asgi_app()")
+    if drain is not None:
+        check_seconds("drain", drain, finite=True, hint="None leaves signals alone")
     app = make_app(server, options)
+    app.drain_seconds = drain
     if app.options.tls is not None:
         logger.warning(
             "the server's `tls` is for serve_http: give the ASGI server the files, as `hypercorn --certfile` does"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import trio
 
 from trio_mcp.http import Authenticate, HttpLimits, HttpOptions, Tls
 from trio_mcp.http.routes import HEALTH_PATH, READY_PATH, check_path
 from trio_mcp.session import SharedServer
+from trio_mcp.session.event_loop import works_on_asyncio
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import HttpRejection, check_access
@@ -22,8 +23,11 @@ from ...asgi.requests import Request
 from ...asgi.responses import HttpApp, Response
 from .app import McpApp
 from .entrance import Entrance
-from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
+from .lifespan import MountedApp, asyncio_host, check_event_loop, in_residence, serve_lifespan_events, served_on_both
 from .routes import Probes, below, not_found_at
+
+if TYPE_CHECKING:
+    from ...asyncio_host.life import Residence
 
 # What a server says of serving it over HTTP, and what the serving call says: together they are how it is served.
 
@@ -91,7 +95,7 @@ class McpApps(HttpApp):
         options: those of the process.
 
     Attributes:
-        failure, raises_failure: see `McpApp`.
+        failure, raises_failure, residence, drain_seconds: see `McpApp`.
     """
 
     def __init__(self, apps: Mapping[str, McpApp], options: HttpOptions) -> None:
@@ -106,11 +110,16 @@ class McpApps(HttpApp):
         self._probes = Probes(options, self._readiness)
         # That of `/a/b` before that of `/a`.
         self._prefixes = sorted(apps, key=len, reverse=True)
+        self.residence: Residence | None = None
+        self.drain_seconds: float | None = None
         self._mounted: MountedApp | None = MountedApp(self._serving, self._name)
         for app in apps.values():
             app.start_by(self._mounted)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not trio.lowlevel.in_trio_task():
+            await asyncio_host().serve_on_asyncio(self, scope, receive, send)
+            return
         match scope["type"]:
             case "http":
                 await serve_request(self, scope, receive, send)
@@ -140,7 +149,26 @@ class McpApps(HttpApp):
         self._mounted = None
         for app in self.apps.values():
             app.start_by(None)
-        return self._serving()
+        return served_on_both(self, self._serving)
+
+    @property
+    def is_run_by_host(self) -> bool:
+        """Whether someone else runs its lifespan."""
+        return self._mounted is None
+
+    async def stop(self) -> None:
+        """End what the first request has started."""
+        if self._mounted is not None:
+            await self._mounted.stop()
+
+    def abandon(self) -> None:
+        """Forget what ran in a Trio run that has failed."""
+        self._running = False
+        if self._mounted is not None:
+            self._mounted = MountedApp(self._serving, self._name)
+        for app in self.apps.values():
+            app.abandon()
+            app.start_by(self._mounted)
 
     @asynccontextmanager
     async def _serving(self) -> AsyncGenerator[None]:
@@ -152,7 +180,7 @@ class McpApps(HttpApp):
         self._draining = False
         begun: list[McpApp] = []
         try:
-            async with AsyncExitStack() as stack:
+            async with in_residence(self.residence), AsyncExitStack() as stack:
                 for app in self.apps.values():
                     app.failure = None
                     begun.append(app)
@@ -170,6 +198,7 @@ class McpApps(HttpApp):
                 raise
             raise self.failure from None
 
+    @works_on_asyncio
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Drain all servers at the same time; see `McpApp.drain`."""
         self._draining = True

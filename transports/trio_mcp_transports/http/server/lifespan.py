@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from importlib import import_module
+from types import ModuleType
 from typing import Final
 
 import sniffio
@@ -40,6 +42,14 @@ class MountedApp:
         self._attempt: trio.Event | None = None
         """Set when the start has succeeded or failed; None while none is under way."""
         self._failed_at: float | None = None
+        self._stop = trio.Event()
+        self._stopped = trio.Event()
+
+    async def stop(self) -> None:
+        """End the application, and wait for its end. Nothing if it does not run."""
+        if self._attempt is not None:
+            self._stop.set()
+            await self._stopped.wait()
 
     async def start(self) -> None:
         """Start the application unless that is under way already, and wait for the end of the start. A cancel only ends the wait.
@@ -64,7 +74,7 @@ class MountedApp:
         if self._attempt is None:
             if self._failed_at is not None and trio.current_time() < self._failed_at + RESTART_DELAY:
                 return None
-            self._attempt = trio.Event()
+            self._attempt, self._stop, self._stopped = trio.Event(), trio.Event(), trio.Event()
             trio.lowlevel.spawn_system_task(self._run, self._attempt, name=f"the mounted application {self._name}")
         return self._attempt
 
@@ -74,11 +84,12 @@ class MountedApp:
             with log_failures(f"the mounted application {self._name} failed"):
                 async with self._serving():
                     attempt.set()
-                    await trio.sleep_forever()
+                    await self._stop.wait()
         finally:
             self._attempt = None
             self._failed_at = trio.current_time()
             attempt.set()
+            self._stopped.set()
 
     def _rejection(self) -> HttpRejection:
         return HttpRejection(503, f"{self._name} could not be started. Try again in a moment.", code=SERVER_BUSY)
@@ -117,16 +128,27 @@ async def serve_lifespan_events(
         await send({"type": "lifespan.shutdown.complete"})
 
 
+def asyncio_host() -> ModuleType:
+    """Return what serves on asyncio; a server on Trio does not load it."""
+    return import_module("trio_mcp_transports.asyncio_host.life")
+
+
+@asynccontextmanager
+async def in_residence(residence: AbstractContextManager[None] | None) -> AsyncGenerator[None]:
+    """Hold where an application runs on asyncio, in the block; nothing on Trio."""
+    with residence or nullcontext():
+        yield
+
+
+@asynccontextmanager
+async def served_on_both(app: object, serving: Callable[[], AbstractAsyncContextManager[None]]) -> AsyncGenerator[None]:
+    """Serve an application in the block, on Trio or on asyncio."""
+    async with serving() if trio.lowlevel.in_trio_task() else asyncio_host().lifespan_on_asyncio(app, serving):
+        yield
+
+
 class WrongEventLoop(RuntimeError):
     """The ASGI server does not run on Trio."""
-
-
-def check_request_loop() -> None:
-    """Raise `HttpRejection`, 503, unless this request is served on Trio."""
-    try:
-        check_event_loop()
-    except WrongEventLoop as error:
-        raise HttpRejection(503, str(error), code=SERVER_BUSY) from None
 
 
 def check_event_loop() -> None:

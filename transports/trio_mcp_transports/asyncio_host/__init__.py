@@ -1,0 +1,1 @@
+"""Our application on ASGI servers that run on asyncio, such as uvicorn."""

@@ -1,0 +1,162 @@
+"""The life of our application on an asyncio host: where it runs, and what the signals do that end the host."""
+
+# uvicorn closes its connections before it sends `lifespan.shutdown`, and waits for streams without end; then it raises the
+# signal again, so that the process ends before the loop cancels its tasks. So the application hears the signals first:
+#
+#   its lifespan is run by        first signal                                          second signal
+#   itself, at its first request  drains, ends the server, and then passes it on        is passed on at once
+#   the host                      is passed on at once; drains beside the host's end    is passed on at once
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import FrameType
+from typing import Protocol
+
+import trio
+
+from trio_mcp.bridge import Guest, hold_guest
+from trio_mcp.session.event_loop import await_on_trio
+
+from ..asgi.adapter import Receive, Scope, Send
+from .relay import Relay
+
+
+class HostedApp(Protocol):
+    """What this needs of an application.
+
+    Attributes:
+        residence: where it runs on asyncio; None before its first request there.
+        drain_seconds: how long running calls have to end after a signal; None leaves signals alone.
+    """
+
+    residence: Residence | None
+    drain_seconds: float | None
+
+    @property
+    def is_run_by_host(self) -> bool:
+        """Whether the host runs its lifespan."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a scope."""
+
+    async def drain(self, seconds: float) -> None:
+        """Let running calls end, and close the streams."""
+
+    async def stop(self) -> None:
+        """End what its first request has started."""
+
+    def abandon(self) -> None:
+        """Forget what ran in a Trio run that has failed."""
+
+
+async def serve_on_asyncio(app: HostedApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a scope of an asyncio host."""
+    guest = await hold_guest()
+    try:
+        reside(app, guest)
+        await Relay(guest, scope, receive, send).serve(app)
+    finally:
+        guest.release()
+        if guest.is_ending:
+            await guest.wait_ended()
+
+
+@asynccontextmanager
+async def lifespan_on_asyncio(
+    app: HostedApp, serving: Callable[[], AbstractAsyncContextManager[None]]
+) -> AsyncGenerator[None]:
+    """Serve in the block, on asyncio. One Trio task enters and leaves what serves.
+
+    Raises:
+        Exception: what `serving` raises, at its start or at the end of the block.
+    """
+    guest = await hold_guest()
+    try:
+        reside(app, guest)
+        started, over = guest.loop.create_future(), trio.Event()
+
+        async def hold() -> None:
+            async with serving():
+                started.set_result(None)
+                await over.wait()
+
+        task = guest.loop.create_task(await_on_trio(hold), name="the lifespan of an MCP server")
+        await asyncio.wait([task, started], return_when=asyncio.FIRST_COMPLETED)
+        try:
+            if started.done():
+                yield
+        finally:
+            over.set()
+            await task
+    finally:
+        guest.release()
+        if guest.is_ending:
+            await guest.wait_ended()
+
+
+def reside(app: HostedApp, guest: Guest) -> None:
+    """Note in which guest an application is served. What ran in another one has failed with it."""
+    if app.residence is None or app.residence.guest is not guest:
+        if app.residence is not None:
+            app.abandon()
+        app.residence = Residence(app, guest)
+
+
+class Residence:
+    """Where an application runs on asyncio: a context that it holds while it serves.
+
+    Attributes:
+        guest: the Trio run.
+    """
+
+    def __init__(self, app: HostedApp, guest: Guest) -> None:
+        self.guest = guest
+        self._app = app
+        self._has_begun = False
+        self._previous: dict[int, Callable[[int, FrameType | None], object]] = {}
+        self._draining: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> None:
+        self.guest.hold()
+        is_main = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGTERM, signal.SIGINT) if is_main and self._app.drain_seconds is not None else ():
+            handler = signal.getsignal(number)
+            # Only in front of what the host has set.
+            if callable(handler) and handler is not signal.default_int_handler:
+                self._previous[number] = handler
+                signal.signal(number, self._heard)
+
+    def __exit__(self, *_error: object) -> None:
+        for number, handler in self._previous.items():
+            # Unless the host has set another one meanwhile.
+            if signal.getsignal(number) == self._heard:
+                signal.signal(number, handler)
+        self.guest.release()
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        first, self._has_begun = not self._has_begun, True
+        if not first or self._app.is_run_by_host:
+            self._previous[number](number, frame)
+        if first:
+            self.guest.loop.call_soon_threadsafe(self._begin, number)
+
+    def _begin(self, number: int) -> None:
+        self._draining = self.guest.loop.create_task(self._drain(number), name="draining an MCP server")
+
+    async def _drain(self, number: int) -> None:
+        pass_on = None if self._app.is_run_by_host else self._previous[number]
+        try:
+            await await_on_trio(self._end)
+        finally:
+            if pass_on is not None:
+                pass_on(number, None)
+
+    async def _end(self) -> None:
+        await self._app.drain(self._app.drain_seconds or 0.0)
+        if not self._app.is_run_by_host:
+            await self._app.stop()
