@@ -294,7 +294,7 @@ class Http1:
         try:
             return await waited(work, watch.start)
         finally:
-            await watch.stop()
+            await watch.stop()  # noqa: ASYNC102  it has a shield, and waits for what it has cancelled
 
     def break_silence(self) -> bool:
         """A request has been silent for as long as it may be; return whether there is one."""
@@ -473,7 +473,7 @@ def waited(work: Coroutine[Any, Any, T], on_wait: Callable[[], None]) -> Generat
         while True:
             try:
                 sent = yield wanted
-            except BaseException as error:  # noqa: BLE001  it is passed on
+            except BaseException as error:  # noqa: ASYNC103, BLE001  it is passed on
                 wanted = work.throw(error)
             else:
                 wanted = work.send(sent)
