@@ -16,6 +16,7 @@ from typing import Self, TypeVar, Unpack, cast, overload
 import trio
 
 from ..errors import Disconnected
+from ..protocol.codec.models import Dropped
 from ..session import ChannelServer
 from ..session.event_loop import HOME
 from ..types import (
@@ -23,7 +24,6 @@ from ..types import (
     Completion,
     GetPromptResult,
     Implementation,
-    JsonValue,
     LoggingLevel,
     Prompt,
     ReadResourceResult,
@@ -104,7 +104,7 @@ class SyncClient:
     def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         raise_on_error: bool = False,
         task: bool = False,
@@ -114,7 +114,7 @@ class SyncClient:
     def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: type[T],
         task: bool = False,
@@ -124,7 +124,7 @@ class SyncClient:
     def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: object,
         task: bool = False,
@@ -133,7 +133,7 @@ class SyncClient:
     def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: object = None,
         raise_on_error: bool = False,
@@ -215,6 +215,11 @@ class SyncClient:
     def server_capabilities(self) -> ServerCapabilities:
         """The capabilities that the server declared."""
         return self._client.server_capabilities
+
+    @property
+    def dropped(self) -> Sequence[Dropped]:
+        """What was left out of the server's lists and results. See `Client.dropped`."""
+        return self._client.dropped
 
     @property
     def instructions(self) -> str | None:
