@@ -23,6 +23,7 @@ OF_OTHERS: Final[Mapping[str, str]] = {
     "Message": "write PromptMessage, of trio_mcp.types",
     "Middleware": "write a function: @server.middleware",
     "PromptResult": "write GetPromptResult, of trio_mcp.types",
+    "asyncio_app": "write asgi_app, of trio_mcp_transports.http, which works on asyncio, too",
     "create_proxy": "write proxy(target)",
     "get_context": "write a parameter ctx: Context",
     "get_http_headers": "write ctx.request.headers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import signal
 import socket
@@ -350,6 +351,43 @@ def test_a_thousand_cancels_at_random_moments_leave_no_running_call_and_no_task(
 
     run(main)
     assert len(shop.ended) == shop.began > 0
+
+
+def test_a_thousand_cancels_of_bodies_on_asyncio_leave_no_body_and_no_task(mode: str) -> None:
+    chance = random.Random(f"bodies {mode}")
+    server, running = Server("bodies", asyncio=True), list[str]()
+
+    @server.tool
+    async def wait(ctx: Context) -> None:
+        running.append("wait")
+        try:
+            await ctx.info("waiting")
+            await asyncio.sleep(BOUND)
+        finally:
+            running.remove("wait")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        await asyncio.sleep(0)
+        return text
+
+    async def one(client: Client, name: str, delay: float) -> None:
+        call = asyncio.create_task(client.call_tool(name, {"text": "x"} if name == "echo" else None))
+        asyncio.get_running_loop().call_later(delay, call.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await call
+
+    async def main() -> None:
+        async with Client.connect(server, mode=mode) as client:
+            for _ in range(50):
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(20):
+                        delay = chance.choice([0, chance.random() / 50])
+                        group.create_task(one(client, chance.choice(["echo", "wait"]), delay))
+            assert (await client.call_tool("echo", {"text": "on"})).text == "on"
+            await until(lambda: not running)
+
+    run(main)
 
 
 # the rest of the API

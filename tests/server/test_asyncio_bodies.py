@@ -571,5 +571,7 @@ def test_authenticate_and_routes_of_an_asyncio_server_run_on_asyncio(run: Run) -
         async with app.lifespan(), AsyncClient(transport=ASGITransport(app), base_url="http://localhost") as http:
             assert (await http.get("/hook")).content == b"done"
             assert (await app.principal_of({})) == "me"
+        given = asgi_app(Server("given", asyncio=True), authenticate=authenticate)
+        assert (await given.principal_of({})) == "me"
 
     run(main)

@@ -154,8 +154,8 @@ class Server(Composition, metaclass=AnsweredType):
         self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
         self._asyncio = check_instance("asyncio", asyncio, bool, "True or False")
         self._http = None if http is None else server.http_settings.check_http(http)
-        if self._http is not None and asyncio:
-            self._http = server.http_settings.on_asyncio(self._http)
+        if self._http is not None:
+            self._http = self.options_on_its_loop(self._http)
         self._http_routes: list[HttpRoute] = []
         """Those that were added by `route`; shared with copies."""
         self._running = RunningServices()
@@ -286,6 +286,10 @@ class Server(Composition, metaclass=AnsweredType):
             server.http_settings.with_routes(self.http, routes)
             for mount, outer in self._outer:
                 outer._check_routes([route.below(mount.prefix) for route in routes])  # noqa: SLF001
+
+    def options_on_its_loop(self, http: HttpOptions) -> HttpOptions:
+        """Return options of a serving call, whose `authenticate` runs where the functions of this server do."""
+        return server.http_settings.on_asyncio(http) if self._asyncio else http
 
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribe to a resource, or to a parent of its URI, that it has changed. Works in any thread.

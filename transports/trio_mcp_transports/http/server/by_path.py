@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypedDict
@@ -71,7 +71,9 @@ def served_options(server: object, keywords: HttpKeywords, tls: Tls | None = Non
         for name, value in given.items()
         if name != "event_store" and (name == "path" or value not in NOT_GIVEN)
     }
-    return replace(options_of(server), **changes)  # type: ignore[arg-type]  # HttpOptions checks each
+    options: HttpOptions = replace(options_of(server), **changes)  # type: ignore[arg-type]  # HttpOptions checks each
+    on_its_loop: Callable[[HttpOptions], HttpOptions] | None = getattr(server, "options_on_its_loop", None)
+    return options if on_its_loop is None or "authenticate" not in changes else on_its_loop(options)
 
 
 def options_of(server: object) -> HttpOptions:
