@@ -80,7 +80,7 @@ class AsyncioCall(Generic[T]):
         # Everything, because a `SystemExit` in a task would end the loop.
         try:
             self._outcome = outcome.Value(await self._awaitable)
-        except BaseException as error:  # noqa: BLE001  it is raised on Trio
+        except BaseException as error:  # noqa: ASYNC103, BLE001  it is raised on Trio
             self._outcome = outcome.Error(error)
 
     def _done(self, _task: asyncio.Task[None]) -> None:

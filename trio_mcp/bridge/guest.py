@@ -108,9 +108,9 @@ class Guest(Host):
         """End Trio when the loop cancels its tasks."""
         try:
             await asyncio.shield(self._ended)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # noqa: ASYNC103  the loop ends its tasks, and this one ends with Trio
             self._scope.cancel()
-            await wait_through_cancels(self._ended)
+            await wait_through_cancels(self._ended)  # noqa: ASYNC102  Trio was cancelled, and its clean-up is bounded
         finally:
             self._kept.set_result(None)
 
@@ -133,7 +133,7 @@ async def hold_guest() -> Guest:
     Raises:
         RuntimeError: another loop of this thread has one, or another library has started Trio here.
     """
-    while True:
+    while True:  # noqa: ASYNC913  each round waits for the end of a guest
         guest = current_guest()
         if guest is None:
             guest = Guest()

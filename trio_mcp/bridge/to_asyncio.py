@@ -61,11 +61,11 @@ async def open(
     try:
         yield value
     except trio.Cancelled:
-        await held.cancel()
+        await held.cancel()  # noqa: ASYNC102  it has a shield and a time limit
         raise
     except BaseException as error:  # noqa: ASYNC103  the manager decides
         if has_cancel(error):
-            await held.cancel()
+            await held.cancel()  # noqa: ASYNC120  it has a shield and a time limit
             raise
         await held.leave(error)
     else:
@@ -131,7 +131,7 @@ class HeldManager(Generic[T]):
             both = {cast("asyncio.Future[object]", self._task), cast("asyncio.Future[object]", self._entered)}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            await self._cancel()
+            await self._cancel()  # noqa: ASYNC102  it cancels the task, and waits for its end
             raise
         if self._task.done():
             self._task.result()

@@ -105,7 +105,7 @@ async def wait_through_cancels(future: asyncio.Future[None], on_cancel: Callable
     while not future.done():
         try:
             await asyncio.shield(future)
-        except asyncio.CancelledError as error:
+        except asyncio.CancelledError as error:  # noqa: ASYNC103  it is raised when the future is done
             cancelled = cancelled or error
             if on_cancel is not None:
                 on_cancel()

@@ -289,7 +289,7 @@ class TrioThread:
                 ended.wait()
             raise
         except (trio.RunFinishedError, trio.Cancelled):
-            raise Disconnected(NOT_OPEN) from None
+            raise Disconnected(NOT_OPEN) from None  # noqa: ASYNC104  this thread has no Trio: the run that was asked has ended
 
     def end(self) -> None:
         """End the run, and wait for the thread. Idempotent."""

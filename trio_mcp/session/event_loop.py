@@ -80,7 +80,7 @@ async def await_on_trio(function: Callable[[], Awaitable[T]], owner: object = No
     finally:
         guest.release()
         if guest.is_ending:
-            await guest.wait_ended()
+            await guest.wait_ended()  # noqa: ASYNC102  it ends by itself within seconds
 
 
 async def items_from_trio(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
@@ -93,7 +93,7 @@ async def items_from_trio(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
                 return
             yield item
     finally:
-        await await_on_trio(items.aclose)
+        await await_on_trio(items.aclose)  # noqa: ASYNC102  a generator's clean-up is bounded on Trio
 
 
 def check_owner(owner: object) -> None:

@@ -63,7 +63,7 @@ async def serve_on_asyncio(app: HostedApp, scope: Scope, receive: Receive, send:
     finally:
         guest.release()
         if guest.is_ending:
-            await guest.wait_ended()
+            await guest.wait_ended()  # noqa: ASYNC102  it ends by itself within seconds
 
 
 @asynccontextmanager
@@ -92,11 +92,11 @@ async def lifespan_on_asyncio(
                 yield
         finally:
             over.set()
-            await task
+            await task  # noqa: ASYNC102  the server's shutdown has its own time limits
     finally:
         guest.release()
         if guest.is_ending:
-            await guest.wait_ended()
+            await guest.wait_ended()  # noqa: ASYNC102  it ends by itself within seconds
 
 
 def reside(app: HostedApp, guest: Guest) -> None:

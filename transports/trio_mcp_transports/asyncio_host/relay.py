@@ -123,7 +123,7 @@ class Relay:
             while self._outcome is None or self._outbox:
                 try:
                     await self._step()
-                except asyncio.CancelledError as error:
+                except asyncio.CancelledError as error:  # noqa: ASYNC103  it is raised when the application has ended
                     cancelled = cancelled or error
                     self._leave()
                     self._cancel.cancel()
@@ -131,7 +131,7 @@ class Relay:
                 raise cancelled
             self._outcome.unwrap()
         except RuntimeError:
-            await self._reject()
+            await self._reject()  # noqa: ASYNC120  the response says it, and it is raised then
             raise
         finally:
             del cancelled

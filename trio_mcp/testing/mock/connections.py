@@ -57,7 +57,7 @@ class Connections:
     ) -> None:
         self._over.set()
         try:
-            await self._manager.__aexit__(kind, error, traceback)
+            await self._manager.__aexit__(kind, error, traceback)  # noqa: ASYNC102  the end of a nursery, whose tasks were asked to end
         except BaseExceptionGroup as group:
             # The block raises what it would raise without the nursery.
             if (found := unwrap(group)) is not error:
