@@ -382,21 +382,3 @@ async def test_other_errors_of_these_types_get_no_advice(mode: str) -> None:
     server = offering()
     server.add_tool(tool)
     assert (await call(server, mode, "tool")).text == "RuntimeError: the engine is not running"
-
-
-SERVE: dict[str, Callable[[Server], Awaitable[object]]] = {
-    "serve": lambda server: server.serve(),
-    "serve over HTTP": lambda server: server.serve("http", port=0),
-    "serve a channel": lambda server: server.serve_channel(memory_pair()[0]),
-    "open a client": lambda server: Client.connect(server).open(),
-}
-
-
-@pytest.mark.parametrize("serve", SERVE.values(), ids=SERVE)
-def test_a_program_on_asyncio_is_told_to_run_on_trio(serve: Callable[[Server], Awaitable[object]]) -> None:
-    async def main() -> None:
-        await serve(offering())
-
-    with pytest.raises(RuntimeError, match="runs on Trio, not on asyncio") as caught:
-        asyncio.run(main())
-    assert "docs/asyncio.md" in str(caught.value)
