@@ -24,9 +24,9 @@ from trio.testing import MockClock
 from trio_mcp import Client, Context, Disconnected, HttpOptions, PeerError, Server, ServiceOptions, SyncContext
 from trio_mcp.cli.program import main
 from trio_mcp.errors import StepMayHaveRun
-from trio_mcp.session.calls.earlier import RESTARTED, UNREADABLE
 from trio_mcp.session.calls.facts import ResumeMode
 from trio_mcp.session.calls.memory import StatePayload
+from trio_mcp.session.calls.previous_run import RESTARTED, UNREADABLE
 from trio_mcp.testing import MockClient, Never
 from trio_mcp_transports.http import asgi_app
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from trio_mcp.base.backoff import STABLE_AFTER
-from trio_mcp.client import reopening
-from trio_mcp.client.reopening import TRANSITIONS, LinkEvent, LinkState, Phase
+from trio_mcp.client import session_reconnecting
+from trio_mcp.client.session_reconnecting import TRANSITIONS, LinkEvent, LinkState, Phase
 
 
 def at(phase: Phase) -> LinkState:
@@ -28,8 +28,8 @@ def after(*events: LinkEvent) -> LinkState:
 
 def documented() -> dict[tuple[Phase, LinkEvent], Phase]:
     """The table as the comment at the head of the module draws it: each cell begins below the first letter of its event."""
-    assert reopening.__file__ is not None
-    source = Path(reopening.__file__).read_text()
+    assert session_reconnecting.__file__ is not None
+    source = Path(session_reconnecting.__file__).read_text()
     header = next(line for line in source.splitlines() if line.startswith("#   state "))
     columns = [(match.start(), LinkEvent[match[0]]) for match in re.finditer("[A-Z_]+", header)]
     cells: dict[tuple[Phase, LinkEvent], Phase] = {}

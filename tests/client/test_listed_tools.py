@@ -15,7 +15,7 @@ from trio_mcp.base.logs import peer_logger
 from trio_mcp.client.dialects import ModernDialect
 from trio_mcp.client.lists import ListedTools
 from trio_mcp.errors import PeerError, RemoteProtocolError
-from trio_mcp.session.left_out import DroppedMembers
+from trio_mcp.session.dropped_items import DroppedMembers
 from trio_mcp.types import JsonObject, Tool
 
 # arguments that are repeated in headers

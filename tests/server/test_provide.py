@@ -18,7 +18,7 @@ from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import ThreadLimiter
 from trio_mcp.server import ToolKeywords
-from trio_mcp.server.providers import ThreadedManager
+from trio_mcp.server.provide import ThreadedManager
 
 T = TypeVar("T")
 

@@ -20,9 +20,9 @@ from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Journal
 from trio_mcp.session import ServiceOptions
-from trio_mcp.session.calls.earlier import earlier_run, read_log
 from trio_mcp.session.calls.memory import CallMemory
-from trio_mcp.session.recovery.log import CallLog
+from trio_mcp.session.calls.previous_run import earlier_run, read_log
+from trio_mcp.session.recovery.stored_journal import CallLog
 from trio_mcp.storage import Append, Change, StoreError
 from trio_mcp.types import ToolAnnotations
 

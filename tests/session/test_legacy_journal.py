@@ -16,7 +16,7 @@ from trio_mcp.errors import PeerError, ProtocolError
 from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.asks_requests import CallByRequests
-from trio_mcp.session.calls.earlier import EarlierRequest, EarlierRun
+from trio_mcp.session.calls.previous_run import PreviousRequest, PreviousRun
 from trio_mcp.session.replies import ReplyTarget
 
 Tool = Callable[..., Coroutine[Any, Any, str]]
@@ -34,7 +34,7 @@ async def two_questions(ctx: Context) -> str:
     return f"{first.action} {second.action}"
 
 
-def left_by(talk: Talk) -> EarlierRun:
+def left_by(talk: Talk) -> PreviousRun:
     """What the run of the only call of this session leaves if its process ends now."""
     (target,) = talk.session.requests
     call = target.work
@@ -42,15 +42,15 @@ def left_by(talk: Talk) -> EarlierRun:
     assert call.memory is not None
     asked = talk.session._asks.recorded  # noqa: SLF001
     requests = {
-        question.key: EarlierRequest(number, "elicitation/create", question.fingerprint, question.in_turn)
+        question.key: PreviousRequest(number, "elicitation/create", question.fingerprint, question.in_turn)
         for number, question in asked.items()
     }
-    return EarlierRun(call.memory.journal.entries, requests)
+    return PreviousRun(call.memory.journal.entries, requests)
 
 
 @asynccontextmanager
 async def after_restart(
-    server: Server, run: EarlierRun, first_id: int = 1000, capabilities: Json = EVERYTHING
+    server: Server, run: PreviousRun, first_id: int = 1000, capabilities: Json = EVERYTHING
 ) -> AsyncIterator[Talk]:
     """The session in the next process, in which its call 7 runs again."""
     async with session_with(server, capabilities=capabilities) as talk:
@@ -61,7 +61,7 @@ async def after_restart(
         yield talk
 
 
-async def begun(server: Server, *answers: Any) -> EarlierRun:
+async def begun(server: Server, *answers: Any) -> PreviousRun:
     """What is left of a call of the tool that was asked one question more than there are answers."""
     async with session_with(server) as talk:
         talk.call("tool", id=7)

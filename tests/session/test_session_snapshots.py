@@ -12,7 +12,7 @@ from task_talk import LegacyTask
 
 from trio_mcp import Context, Server
 from trio_mcp.session import make_session
-from trio_mcp.session.recovery.snapshot import SessionSnapshot, StoredSession, decoded_record, encoded_record
+from trio_mcp.session.recovery.session_record import SessionSnapshot, StoredSession, decoded_record, encoded_record
 
 URI = "note://one"
 

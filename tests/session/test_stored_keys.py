@@ -25,7 +25,7 @@ from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session.keyed_calls import KeyTable
 from trio_mcp.session.recovery import key_store
 from trio_mcp.session.recovery.key_store import KEY_KIND, CallKey
-from trio_mcp.session.recovery.log import LOG_KIND
+from trio_mcp.session.recovery.stored_journal import LOG_KIND
 from trio_mcp.storage import Change
 from trio_mcp.stores.sealed import entry_place
 

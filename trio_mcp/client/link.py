@@ -17,16 +17,16 @@ from ..errors import Disconnected, Unreachable
 from ..session import AnyChannel, ClientSession
 from ..session.channel import MessageChannel
 from ..session.client import RequestOptions
+from ..session.dropped_items import DroppedMembers
 from ..session.event_loop import HOME, home_held
-from ..session.left_out import DroppedMembers
 from ..types import Model, RequestParams
 from .busy import WaitingSession
 from .dialects import Dialect, open_dialect
 from .handlers import Rounds
 from .notifications import NotificationRouter
 from .options import ClientOptions
-from .reopening import LinkEvent, LinkState, Phase, SessionReopening
 from .requester import ATTEMPTS, BACKOFF, SendRequest, ServerFacts
+from .session_reconnecting import LinkEvent, LinkState, Phase, SessionReopening
 
 # What is left of an exception in a system task, which must not leave it: Trio's loop would end.
 
@@ -44,7 +44,7 @@ def split_contained(error: BaseException) -> tuple[BaseException | None, BaseExc
     return cancelled, rest
 
 
-# The states of a link, its events and the table of both are at the head of `reopening.py`, with an example trace.
+# The states of a link, its events and the table of both are at the head of `session_reconnecting.py`, with an example trace.
 #
 # Tasks, each the child of the one above it:
 #

@@ -18,8 +18,8 @@ from ..protocol.http.headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.schema.json_schema import Schema
 from ..session.client import NO_HEADERS
+from ..session.dropped_items import DroppedMembers
 from ..session.event_loop import iterates_on_asyncio, works_on_asyncio
-from ..session.left_out import DroppedMembers
 from ..types import (
     CacheableResult,
     CallToolResult,

@@ -30,7 +30,7 @@ from ..server.forwarded import (
 )
 from ..server.registry import MountableItem, Registry
 from ..server.tools.tool import Tool
-from ..session.left_out import LeftOut, by_key
+from ..session.dropped_items import LeftOut, by_key
 from ..session.subscriptions import LISTS, Change, ChangeKind
 from ..types import (
     ClientCapabilities,

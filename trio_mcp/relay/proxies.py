@@ -36,10 +36,10 @@ from ..session import (
 from ..session.calls.services import ONE_CLIENT, CallOffers
 from ..types import Implementation, JsonValue, Model, RequestParams
 from .answers import Backfill
-from .behind import behind_target, words_of
 from .host_links import Followed
 from .mirroring import Following, Mirror
 from .server import MAX_SESSIONS, RelayServer
+from .upstream_access import behind_target, words_of
 
 logger = peer_logger("trio_mcp.relay")
 

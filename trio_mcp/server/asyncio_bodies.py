@@ -29,7 +29,7 @@ from ..base.unawaited import Unawaited
 from ..bridge import Host, TrioCall, current_host
 from .context import BranchGroup, Context
 from .elicit.elicitation import Elicitation
-from .providers import Provider, ProviderKind
+from .provide import Provider, ProviderKind
 from .values.callables import callable_name, is_async, plain_function
 
 if TYPE_CHECKING:

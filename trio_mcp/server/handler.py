@@ -14,7 +14,7 @@ from ..session import Call
 from ..types import Model
 from .branching import BODY, BranchTerms
 from .context import Context
-from .providers import Providers, providers_of
+from .provide import Providers, providers_of
 from .values.callables import callable_name, is_async, is_generator
 from .values.schema_checks import DearCheck
 

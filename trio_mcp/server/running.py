@@ -71,7 +71,7 @@ def run_process(
     # Any other `OSError`, such as one of a lifespan, keeps its traceback.
     except (CannotListen, ConfigurationError) as error:
         if name is not None:
-            server.one_line.show_in_one_line(error, name)
+            server.start_failures.show_in_one_line(error, name)
         raise
 
 

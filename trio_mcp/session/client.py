@@ -59,8 +59,8 @@ from ..types import (
 )
 from .batch import OpenBatch
 from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
+from .dropped_items import DroppedMembers
 from .envelope import Envelope, Peer, Received
-from .left_out import DroppedMembers
 from .notification_dispatch import IdleTimeout, NotificationDispatch, OnNotification, OnProgress
 from .pump import CLEAN_UP
 from .server_requests import MAX_HANDLERS, RequestHandler, ServerRequests

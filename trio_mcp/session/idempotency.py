@@ -90,9 +90,9 @@ from ..storage import StoreError
 from ..types import Model
 from . import recovery
 from .calls.call import Plan, RequestCheck
-from .calls.earlier import EarlierRun, failing_body, left_run
 from .calls.facts import RequestFacts, ResumeMode
 from .calls.failures import error_detail, store_failure
+from .calls.previous_run import PreviousRun, failing_body, left_run
 from .calls.services import CallOffers, CallServices
 from .keyed_calls import CALL_LOST, KeyedCall, KeyedRequest, KeyTable, Repeat
 from .recovery.key_store import OPEN_SECONDS, STILL_RUNS, CallKey, Claim, KeyStore, StoredKey
@@ -257,7 +257,7 @@ class IdempotencyKeys:
         keyed.owner = owner_of(request.facts) if as_task else None
         return keyed
 
-    def _start(self, keyed: KeyedCall, new: NewCall, claim: Claim | None, run: EarlierRun | None) -> None:
+    def _start(self, keyed: KeyedCall, new: NewCall, claim: Claim | None, run: PreviousRun | None) -> None:
         """Start the call of a key for the requests that wait.
 
         Args:
@@ -342,7 +342,7 @@ class IdempotencyKeys:
             return CALL_LOST, None
         refused: Exception | None = None
         try:
-            run: EarlierRun | None = None
+            run: PreviousRun | None = None
             if claim.is_adopted and not new.as_task:
                 if (task := await self._tasks().answer_of(claim.name)) is not None:
                     await claim.end(task)

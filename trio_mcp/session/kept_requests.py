@@ -13,11 +13,11 @@ from ..runtime import Outbox
 from ..storage import Change, Forget, Put, Record, Remove, StoreConflict
 from .batch import BatchReplyTarget, OpenBatch
 from .calls.asks_requests import CallByRequests
-from .calls.earlier import EarlierRun
+from .calls.previous_run import PreviousRun
 from .calls.services import CallServices
 from .envelope import Envelope, Peer
-from .recovery.log import LOG_KIND, CallLog, Holding, TakenOver, write_held
-from .recovery.snapshot import CallRecord, encoded_record
+from .recovery.session_record import CallRecord, encoded_record
+from .recovery.stored_journal import LOG_KIND, CallLog, Holding, TakenOver, write_held
 from .replies import ReplyTarget
 from .server import ServerSession
 
@@ -94,7 +94,7 @@ class LeftCall:
 
     key: str
     record: CallRecord
-    run: EarlierRun
+    run: PreviousRun
 
 
 def note_requests(

@@ -20,10 +20,10 @@ from ..storage import Change
 from ..types import Model
 from .calls.asks_requests import CallByRequests
 from .calls.call import Call, Plan
-from .calls.earlier import EarlierRun
 from .calls.facts import RequestFacts
 from .calls.failures import NO_REPLY_REASONS
 from .calls.pending_asks import PendingAsks
+from .calls.previous_run import PreviousRun
 from .calls.services import CallOffers
 from .recovery.key_store import KEY_LIFE, CallKey, Claim, other_request
 from .replies import LegOutcome, OwnTarget, ReplyTarget
@@ -42,7 +42,7 @@ CALL_LOST: Final = ErrorDetail(
 
 WITHDRAWN: Final = ErrorDetail(SERVER_BUSY, "the request that this one repeats was withdrawn; send the request again")
 
-StartCall: TypeAlias = Callable[[CallOffers, Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
+StartCall: TypeAlias = Callable[[CallOffers, Plan, RequestFacts, Model, ReplyTarget, PreviousRun | None], Call]
 """Starts a call as if it had no key, or once more with what an earlier run has left."""
 
 

@@ -26,7 +26,7 @@ def make_session(
     *,
     shared_channel: bool = True,
     account: Account | None = None,
-    snapshot: session.recovery.snapshot.SessionSnapshot | None = None,
+    snapshot: session.recovery.session_record.SessionSnapshot | None = None,
 ) -> ServerSession:
     """Return a session, which passes each message to the middleware of the service if there is any.
 

@@ -101,7 +101,7 @@ class ServerSession:
         *,
         shared_channel: bool = True,
         account: Account | None = None,
-        snapshot: session.recovery.snapshot.SessionSnapshot | None = None,
+        snapshot: session.recovery.session_record.SessionSnapshot | None = None,
     ) -> None:
         first_id = 1 if snapshot is None else snapshot.next_request_id
         self.service = service
@@ -207,8 +207,8 @@ class ServerSession:
         request: Request,
         target: ReplyTarget,
         peer: Peer,
-        run: calls.earlier.EarlierRun,
-        log: recovery.log.CallLog | None = None,
+        run: calls.previous_run.PreviousRun,
+        log: recovery.stored_journal.CallLog | None = None,
     ) -> None:
         """Serve a request that came before the server was restarted, and whose reply is still owed.
 
@@ -261,7 +261,7 @@ class ServerSession:
         """
         self._state.attach(outbox)
 
-    def snapshot(self) -> session.recovery.snapshot.SessionSnapshot:
+    def snapshot(self) -> session.recovery.session_record.SessionSnapshot:
         """Return what the next process needs to go on with this session, which is initialized."""
         return self._state.snapshot()
 
@@ -325,7 +325,7 @@ class ServerSession:
         target: ReplyTarget,
         peer: Peer,
         size: int,
-        run: tuple[calls.earlier.EarlierRun, recovery.log.CallLog | None] | None = None,
+        run: tuple[calls.previous_run.PreviousRun, recovery.stored_journal.CallLog | None] | None = None,
     ) -> None:
         request_id, method, params, terms = request
         principal, headers, _, caller = peer
@@ -365,7 +365,7 @@ class ServerSession:
             check = service.offers.request_checks.get(method)
             if check is not None:
                 check(facts, params)
-            calls.retries.carry_on(service.calls, service.offers, facts, params, target, self._route)
+            calls.next_leg.carry_on(service.calls, service.offers, facts, params, target, self._route)
             return None
         key = keyed = None
         if method == KEYED_METHOD and terms.meta.raw.find(KEY_MARK) >= 0:
@@ -400,8 +400,8 @@ class ServerSession:
         facts: RequestFacts,
         params: Model,
         target: ReplyTarget,
-        run: calls.earlier.EarlierRun,
-        log: recovery.log.CallLog | None,
+        run: calls.previous_run.PreviousRun,
+        log: recovery.stored_journal.CallLog | None,
     ) -> Encoded | None:
         """Return the answer to a request from before a restart, or None if a call was started that will answer it."""
         answer = self._route(facts, params)
@@ -420,7 +420,7 @@ class ServerSession:
         facts: RequestFacts,
         params: Model,
         target: ReplyTarget,
-        run: calls.earlier.EarlierRun | None = None,
+        run: calls.previous_run.PreviousRun | None = None,
     ) -> Call:
         """Start a call; once more if an earlier run has left something, with what that has recorded.
 

@@ -29,7 +29,7 @@ from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber
 
 if TYPE_CHECKING:
     from ..protocol.codec.tasks import TaskState
-    from .recovery.snapshot import SessionSnapshot
+    from .recovery.session_record import SessionSnapshot
 
 logger = peer_logger("trio_mcp.session")
 
@@ -92,7 +92,7 @@ class SessionState:
         terms, subscriber = self._connection.terms, self._subscriber
         assert terms.proposed_version is not None
         assert terms.client_info is not None
-        return session.recovery.snapshot.SessionSnapshot(
+        return session.recovery.session_record.SessionSnapshot(
             revision=terms.codec.revision.name,
             proposed=terms.proposed_version,
             capabilities=terms.client_capabilities.wire(),

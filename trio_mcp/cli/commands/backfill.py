@@ -14,8 +14,8 @@ import click
 
 from ...errors import McpError
 from ...relay import Backfill, OnForm, RelayServer
-from ...relay.behind import behind_target, words_of
 from ...relay.server import MAX_SESSIONS
+from ...relay.upstream_access import behind_target, words_of
 from ...sampling import SamplingProvider
 from ...server.running import run_process, serve_over
 from ..command import command

@@ -13,8 +13,8 @@ import trio
 from ...base.checks import check_seconds, check_str, nearest
 from ...base.logs import RepeatedRecords, peer_logger
 from ...errors import McpError, ServerUnavailable
+from ...session.dropped_items import LeftOut, by_key
 from ...session.event_loop import works_on_asyncio
-from ...session.left_out import LeftOut, by_key
 from ...types import Model, Prompt, Resource, ResourceTemplate, Tool
 from ...types.capabilities import declares
 from ..agent_tools import read_tools

@@ -33,7 +33,7 @@ from ...runtime import Lane, TokenBudget
 from ...runtime.branch import with_timeout
 from ...session import Call, Plan, RequestFacts, TokenUsage
 from ...session.calls.services import RunnableTool
-from ...session.left_out import LeftOut, by_key
+from ...session.dropped_items import LeftOut, by_key
 from ...session.token_usage import call_result, error_result
 from ...types import (
     CallToolRequestParams,

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from . import (
         asks_rounds as asks_rounds,
         client_tasks as client_tasks,
-        earlier as earlier,
         legs as legs,
         memory as memory,
+        next_leg as next_leg,
         pending_asks as pending_asks,
-        retries as retries,
+        previous_run as previous_run,
         url_elicitations as url_elicitations,
     )
 else:
@@ -21,11 +21,11 @@ else:
         {
             "asks_rounds": "",
             "client_tasks": "",
-            "earlier": "",
+            "previous_run": "",
             "legs": "",
             "memory": "",
             "pending_asks": "",
-            "retries": "",
+            "next_leg": "",
             "url_elicitations": "",
         },
         in_calls="asks_requests asks_rounds client_tasks earlier memory retries url_elicitations",

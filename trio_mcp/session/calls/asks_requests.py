@@ -32,9 +32,9 @@ from .pending_asks import ELICITATION_COMPLETE, AskedQuestion, PendingAsks
 from .services import CallOffers, CallServices
 
 if TYPE_CHECKING:
-    from ..recovery.log import CallLog
-    from .earlier import EarlierRun
+    from ..recovery.stored_journal import CallLog
     from .memory import CallMemory
+    from .previous_run import PreviousRun
 
 T = TypeVar("T", bound=Model)
 
@@ -277,7 +277,7 @@ def resume_request(
     facts: RequestFacts,
     target: ReplyTarget,
     origin: PendingAsks,
-    run: EarlierRun,
+    run: PreviousRun,
     log: CallLog | None,
 ) -> CallByRequests:
     """Start the call of a request from before a restart once more, with what its earlier run has left, and return it.
@@ -287,7 +287,7 @@ def resume_request(
     """
     loss = run.loss(plan, always_replay=services.options.always_replay)
     if loss is not None:
-        plan = plan._replace(run=calls.earlier.failing_body(loss))
+        plan = plan._replace(run=calls.previous_run.failing_body(loss))
     call = CallByRequests(services, offers, plan, facts, target, origin, None, Journal(run.entries))
     # Its body has not run yet.
     origin.resume(call, run.requests)

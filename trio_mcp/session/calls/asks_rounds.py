@@ -21,7 +21,7 @@ from ...protocol.sealing.request_state import Claims, RequestDigest
 from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
 from ..recovery.claims import CallClaim
-from ..recovery.log import CallLog
+from ..recovery.stored_journal import CallLog
 from ..replies import LegOutcome, ReplyTarget
 from .call import BECOMES_OUTSIDE, Call
 from .ended import EndedCall, repeat_or_reject

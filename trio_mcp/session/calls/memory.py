@@ -24,7 +24,7 @@ from ...protocol.strict_json import dumps
 from ...runtime import Divergence, EntryKind, Journal, JournalEntry
 from ...storage import JournalStore
 from ...types import JsonObject, JsonValue, Model
-from ..recovery.log import CallLog, intent
+from ..recovery.stored_journal import CallLog, intent
 from .facts import Question, ResumeMode
 from .legs import OpenQuestionRecord
 

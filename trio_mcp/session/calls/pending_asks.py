@@ -29,10 +29,10 @@ from .facts import Question
 from .url_elicitations import SessionPages, UrlElicitations
 
 if TYPE_CHECKING:
-    from ..recovery.log import CallLog
+    from ..recovery.stored_journal import CallLog
     from .client_tasks import ClientTasks
-    from .earlier import EarlierRequest
     from .memory import CallMemory
+    from .previous_run import PreviousRequest
 
 T = TypeVar("T", bound=Model)
 
@@ -91,7 +91,7 @@ class PendingAsks:
         self.actors: dict[RequestId, Actor] = {}
         self.recorded: dict[RequestId, AskedQuestion] = {}
         """Those of calls that keep a journal."""
-        self.earlier: dict[Call, dict[str, EarlierRequest]] = {}
+        self.earlier: dict[Call, dict[str, PreviousRequest]] = {}
         """What an earlier run of a call has asked and has no answer yet, by key. Together they hold the turn of the call."""
         self.prompting: dict[Call, trio.lowlevel.ParkingLot | None] = {}
         """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
@@ -229,7 +229,7 @@ class PendingAsks:
 
     # those of an earlier run
 
-    def resume(self, call: Call, requests: Mapping[str, EarlierRequest]) -> None:
+    def resume(self, call: Call, requests: Mapping[str, PreviousRequest]) -> None:
         """Wait for the answers to what an earlier run of this call has asked, by key. Called before its body runs."""
         if not requests:
             return
@@ -241,7 +241,7 @@ class PendingAsks:
             self.actors[request.id] = call.actor
             self.recorded[request.id] = AskedQuestion(call, key, request.fingerprint, request.in_turn)
 
-    def earlier_request(self, call: Call, key: str) -> EarlierRequest | None:
+    def earlier_request(self, call: Call, key: str) -> PreviousRequest | None:
         """Return the request under which an earlier run of this call has asked, if it waits for its answer."""
         return self.earlier.get(call, {}).get(key)
 
@@ -303,7 +303,7 @@ class PendingAsks:
 
 def entry_of(request_id: RequestId, method: str, asked: AskedQuestion) -> JournalEntry:
     """Return the entry of a question for the log of its call."""
-    return recovery.log.asked_entry(asked.key, asked.fingerprint, request_id, method, in_turn=asked.in_turn)
+    return recovery.stored_journal.asked_entry(asked.key, asked.fingerprint, request_id, method, in_turn=asked.in_turn)
 
 
 def is_answer(result: Model | Exception) -> TypeGuard[Model | PeerError | RemoteProtocolError]:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ..kept_results import KeptResults
     from ..raised import RaisedErrors
     from ..recovery.claims import CallClaims
-    from ..recovery.log import CallLog, Holding
     from ..recovery.settling import Settling
+    from ..recovery.stored_journal import CallLog, Holding
     from .ended import EndedCall
 
 T = TypeVar("T")
@@ -266,7 +266,9 @@ class CallServices:
             count: entries that it has already.
             holding: says that this process runs the call; None if no other one can take it over.
         """
-        return recovery.log.CallLog(self.store, key, lambda: time.time() + lifetime, self.records, count, holding)
+        return recovery.stored_journal.CallLog(
+            self.store, key, lambda: time.time() + lifetime, self.records, count, holding
+        )
 
     @cached_property
     def sealer(self) -> Sealer:

@@ -5,16 +5,22 @@ from typing import TYPE_CHECKING
 from ...base import late
 
 if TYPE_CHECKING:
-    from . import claims as claims, key_store as key_store, log as log, settling as settling, snapshot as snapshot
+    from . import (
+        claims as claims,
+        key_store as key_store,
+        session_record as session_record,
+        settling as settling,
+        stored_journal as stored_journal,
+    )
 else:
     __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
             "claims": "",
             "key_store": "",
-            "log": "",
+            "stored_journal": "",
             "settling": "",
-            "snapshot": "",
+            "session_record": "",
         },
         in_calls="key_store log",
     )

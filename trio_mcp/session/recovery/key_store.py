@@ -26,8 +26,8 @@ from ...runtime.quota import Quota
 from ...storage import Change, Expect, Forget, Put, Record, Store, StoreConflict, StoreError, StoreTimeout
 from ...types import JsonValue
 from ..replies import LegOutcome
-from .log import LOG_KIND, Holding
 from .settling import FencedRecord, Settling, Unsettled
+from .stored_journal import LOG_KIND, Holding
 
 KEY_KIND: Final = "key"
 """The kind of the records of keys."""

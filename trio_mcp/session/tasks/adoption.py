@@ -21,7 +21,7 @@ from ...errors import CallLost, McpError, without_traceback
 from ...protocol.jsonrpc import INTERNAL_ERROR, ErrorDetail
 from ...storage import Put, Record, Store, StoreConflict, StoreError, UnreadableRecord
 from ..calls.call import Plan
-from ..calls.earlier import earlier_run, read_log
+from ..calls.previous_run import earlier_run, read_log
 from .creating import begin_work
 from .open_task import OpenTask
 from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form

@@ -21,13 +21,13 @@ from ...runtime import CancelReason, Journal
 from ...storage import Append, Change, Forget, Remove, Store, StoreConflict, StoreError, StoreFull
 from ...types import Model
 from ..calls.call import Call, Plan
-from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
 from ..calls.failures import NO_REPLY_REASONS, error_detail, store_failure
+from ..calls.previous_run import PreviousRun
 from ..calls.services import CallOffers, CallServices
 from ..recovery.key_store import Claim
-from ..recovery.log import LOG_KIND, encoded_entry
 from ..recovery.settling import FencedRecord
+from ..recovery.stored_journal import LOG_KIND, encoded_entry
 from ..replies import LegOutcome, ReplyTarget
 from .call import CallAsTask
 from .open_task import NOT_YET, HeldTask, OneTask, OpenTask, find_answer
@@ -79,7 +79,7 @@ class NewTask:
     facts: RequestFacts
     _claim: Claim | None = None
     _one: OneTask | None = None
-    run: EarlierRun | None = None
+    run: PreviousRun | None = None
     held: Sequence[Change] = ()
     is_wanted: Callable[[], bool] = lambda: True
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -175,7 +175,7 @@ async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome
     memory = call.memory
     log = None if memory is None else memory.log
     entries = () if memory is None else (*memory.journal.entries, *memory.timed_out)
-    run = EarlierRun(entries, logged=len(entries) if tasks.store.durable else 0)
+    run = PreviousRun(entries, logged=len(entries) if tasks.store.durable else 0)
     earlier = NOT_YET
     for _ in range(ATTEMPTS):
         task = tasks.new(call.plan, call.facts, params, call.actor.caller)
@@ -270,7 +270,7 @@ def begin_work(
     task: OpenTask,
     plan: Plan,
     facts: RequestFacts,
-    run: EarlierRun | None = None,
+    run: PreviousRun | None = None,
 ) -> None:
     """Start the call of a task. It ends with the task at the latest, and is recorded in the store if that is durable.
 

@@ -16,7 +16,7 @@ from ...storage import Change, Expect, Put, Record, Store, StoreError, Unreadabl
 from ...types import Model
 from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
-from ..recovery.log import Holding
+from ..recovery.stored_journal import Holding
 from ..replies import LegOutcome
 from .record import KIND, TaskOutcome, TaskRecord, is_taken_back, stored_key
 

@@ -17,8 +17,8 @@ from ...storage import Forget, Put, Record, Store, StoreConflict, StoreError, Un
 from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.failures import store_failure
 from ..calls.services import CallServices
-from ..recovery.log import LOG_KIND
 from ..recovery.settling import LAST_SECONDS
+from ..recovery.stored_journal import LOG_KIND
 from .open_task import OpenTask
 from .record import KIND, TaskIds, TaskOutcome, TaskRecord, is_storage_key, storage_key, stored_form, stored_key
 

@@ -14,7 +14,7 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import PROGRESS_TOKEN
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import Peer, ServerSession, make_session
-from trio_mcp.session.calls.earlier import EarlierRun
+from trio_mcp.session.calls.previous_run import PreviousRun
 from trio_mcp.session.kept_requests import LeftCall, resume_requests
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.types import ProgressToken
@@ -85,7 +85,7 @@ class Restoration:
         owed = [resumable(call, said) for call in calls if call.record.id not in said.answered]
         if not said.is_whole and not self.entry.streams.log.is_in(self.home.store):
             # The lost events may have contained their answers.
-            owed = [replace(call, run=EarlierRun(is_readable=False)) for call in owed]
+            owed = [replace(call, run=PreviousRun(is_readable=False)) for call in owed]
         if owed:
             stream = self.new_stream(self.entry, peer)
             stream.continue_after(number, said.last)

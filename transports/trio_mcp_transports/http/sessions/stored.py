@@ -35,16 +35,16 @@ from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account
 from trio_mcp.session import Peer, ServerSession, Service
-from trio_mcp.session.calls.earlier import UNREADABLE_CALL, left_run
+from trio_mcp.session.calls.previous_run import UNREADABLE_CALL, left_run
 from trio_mcp.session.kept_requests import LeftCall, removal
-from trio_mcp.session.recovery.log import LOG_KIND, TakenOver, write_held
-from trio_mcp.session.recovery.snapshot import (
+from trio_mcp.session.recovery.session_record import (
     CallRecord,
     ContinuedStream,
     StoredSession,
     decoded_record,
     encoded_record,
 )
+from trio_mcp.session.recovery.stored_journal import LOG_KIND, TakenOver, write_held
 from trio_mcp.storage import Change, Expect, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
 
 from ...asgi.access import HttpRejection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trio_mcp.session import OpenBatch, ReplyTarget, Service
 from trio_mcp.session.kept_requests import KeptRequest, keep, note_requests, removal
-from trio_mcp.session.recovery.log import TakenOver, write_held
+from trio_mcp.session.recovery.stored_journal import TakenOver, write_held
 from trio_mcp.storage import Change, Store
 
 from .breaker import Breaker

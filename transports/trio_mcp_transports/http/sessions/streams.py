@@ -42,7 +42,7 @@ from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 from trio_mcp.session.kept_requests import KeptRequest
-from trio_mcp.session.recovery.snapshot import ContinuedStream
+from trio_mcp.session.recovery.session_record import ContinuedStream
 
 from ...asgi.access import HttpRejection
 from ...asgi.exchange import KEEP_ALIVE_SECONDS, LEGACY_STATUS, Exchange

@@ -15,12 +15,12 @@ from ..recovery.claims import CallClaim
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CARRIED_ON, CallInRounds, decoded_answer
 from .call import Plan, Route
-from .earlier import earlier_run, failing_body, read_log
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
 from .failures import error_detail, store_failure
 from .legs import LegBook, expired_timeout
 from .memory import StatePayload
+from .previous_run import earlier_run, failing_body, read_log
 from .services import CallOffers, CallServices
 
 

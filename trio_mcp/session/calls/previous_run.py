@@ -14,7 +14,7 @@ from ...protocol.jsonrpc import RequestId
 from ...runtime import Actor, EntryKind, JournalEntry, Lane
 from ...storage import EventsGone, Store, UnreadableRecord
 from ...types import Model
-from ..recovery.log import LOG_KIND, decoded_entry
+from ..recovery.stored_journal import LOG_KIND, decoded_entry
 from .call import Body, Call, Plan
 from .facts import ResumeMode
 
@@ -22,7 +22,7 @@ PAGE: Final = 256
 """Entries of a log that are read at once."""
 
 
-class EarlierRequest(NamedTuple):
+class PreviousRequest(NamedTuple):
     """A request that an earlier run of a call sent, and that may still be on the user's screen.
 
     Attributes:
@@ -37,7 +37,7 @@ class EarlierRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EarlierRun:
+class PreviousRun:
     """One run of a call, which ended with its process.
 
     Attributes:
@@ -50,7 +50,7 @@ class EarlierRun:
     """
 
     entries: tuple[JournalEntry, ...] = ()
-    requests: Mapping[str, EarlierRequest] = field(default_factory=dict[str, EarlierRequest])
+    requests: Mapping[str, PreviousRequest] = field(default_factory=dict[str, PreviousRequest])
     begun: tuple[str, ...] = ()
     logged: int = 0
     progress: float | None = None
@@ -73,7 +73,7 @@ class EarlierRun:
         return StepMayHaveRun(name if colon else path)
 
 
-async def left_run(store: Store, key: str, records: RepeatedRecords) -> EarlierRun:
+async def left_run(store: Store, key: str, records: RepeatedRecords) -> PreviousRun:
     """Return what a run has left in its log; a log that cannot be read is reported, and ends its own call only.
 
     Raises:
@@ -83,7 +83,7 @@ async def left_run(store: Store, key: str, records: RepeatedRecords) -> EarlierR
         return earlier_run(await read_log(store, key))
     except (ValueError, TypeError, UnreadableRecord) as error:
         records.log(UNREADABLE_CALL, level=logging.ERROR, exc_info=error)
-        return EarlierRun(is_readable=False)
+        return PreviousRun(is_readable=False)
 
 
 async def read_log(store: Store, key: str) -> list[JournalEntry]:
@@ -100,7 +100,7 @@ async def read_log(store: Store, key: str) -> list[JournalEntry]:
     return entries
 
 
-def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry] = ()) -> EarlierRun:
+def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry] = ()) -> PreviousRun:
     """Return what a run has left.
 
     Args:
@@ -108,7 +108,7 @@ def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry]
         recorded: what it had recorded before the log began.
     """
     entries = {(entry.kind, entry.name): entry for entry in recorded}
-    requests: dict[str, EarlierRequest] = {}
+    requests: dict[str, PreviousRequest] = {}
     begun: dict[str, None] = {}
     for entry in logged:
         match entry.kind:
@@ -120,7 +120,7 @@ def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry]
                 continue
             case EntryKind.ASKED:
                 request_id, method, in_turn = cast("tuple[RequestId, str, bool]", entry.value)
-                requests[entry.name] = EarlierRequest(request_id, method, entry.digest, in_turn)
+                requests[entry.name] = PreviousRequest(request_id, method, entry.digest, in_turn)
                 continue
             case EntryKind.STEP:
                 begun.pop(entry.name, None)
@@ -132,7 +132,7 @@ def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry]
             # The newest counts: the body may have asked something else in its place.
             entries.pop((entry.kind, entry.name), None)
             entries[entry.kind, entry.name] = entry
-    return EarlierRun(tuple(entries.values()), requests, tuple(begun), len(logged))
+    return PreviousRun(tuple(entries.values()), requests, tuple(begun), len(logged))
 
 
 RESTARTED: Final = (
