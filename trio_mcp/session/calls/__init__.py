@@ -28,5 +28,5 @@ else:
             "next_leg": "",
             "url_elicitations": "",
         },
-        in_calls="asks_requests asks_rounds client_tasks earlier memory retries url_elicitations",
+        in_calls="asks_requests asks_rounds client_tasks memory next_leg previous_run url_elicitations",
     )

@@ -22,5 +22,5 @@ else:
             "settling": "",
             "session_record": "",
         },
-        in_calls="key_store log",
+        in_calls="key_store stored_journal",
     )
