@@ -29,6 +29,10 @@ def check_origins(origins: Sequence[str]) -> None:
     """Refuse an origin that no browser sends."""
     for origin in listed("allowed_origins", origins, "https://app.example.com"):
         scheme, separator, authority = origin.partition("://")
+        if not origin.isascii():
+            raise ValueError(
+                f"allowed_origins: {origin!r:.80} has characters that no browser sends: write the host as it does (xn--...)"
+            )
         if scheme and separator and host_name(authority) and "*" not in authority:
             continue
         meant = urlsplit(origin if separator else f"https://{origin}")

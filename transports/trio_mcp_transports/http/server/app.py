@@ -33,6 +33,7 @@ from ...asgi.access import Access, HttpRejection, PostChecks, check_access, chec
 from ...asgi.access_log import check_shown
 from ...asgi.adapter import Receive, Scope, Send, serve_request, serve_websocket
 from ...asgi.authentication import Authentication, no_authentication
+from ...asgi.cors import is_preflight
 from ...asgi.modern import process_modern
 from ...asgi.requests import AuthorizedRequest, Request
 from ...asgi.responses import HttpApp, KnownResponse, Response, rejection_of
@@ -113,7 +114,7 @@ class McpApp(HttpApp):
         self.access = Access(options.allowed_hosts, options.allowed_origins)
         self._paths = Paths(options.path, options.sse_path, options.message_path)
         self._event_store = event_store
-        self._entrance = Entrance(options)
+        self._entrance = Entrance(options, [self.access])
         self._probes = Probes(options, self._readiness)
         self._records = RepeatedRecords(logger)
         self.authentication: Authentication | None = None
@@ -337,7 +338,7 @@ class McpApp(HttpApp):
         if request.path != self._paths.streamable and request.websocket is None:
             probe = self._probes.find(request)
             if probe is not None:
-                return probe
+                return self._entrance.complete(request, probe)
         return await self._entrance.respond(request, self._serve)
 
     async def _serve(self, request: Request) -> Response:
@@ -351,8 +352,7 @@ class McpApp(HttpApp):
             incoming = AuthorizedRequest(request, Peer(None, request.headers, request.connection))
             running = self._running or await self._ready()
             return await self._custom.serve(public, running.service, incoming)
-        if request.method == "OPTIONS" and request.header("access-control-request-method") is not None:
-            # The preflight of a browser, which sends no credentials (Fetch, 4.8).
+        if is_preflight(request):
             check_access(request.headers, self.access)
             return self._allowed(request)
         incoming = await self._authorized(request)

@@ -108,7 +108,7 @@ class McpApps(HttpApp):
         self._name = ", ".join(app.server.identity.name for app in apps.values())
         self._running = False
         self._draining = False
-        self._entrance = Entrance(options)
+        self._entrance = Entrance(options, [app.access for app in apps.values()])
         self._probes = Probes(options, self._readiness)
         # That of `/a/b` before that of `/a`.
         self._prefixes = sorted(apps, key=len, reverse=True)
@@ -222,7 +222,9 @@ class McpApps(HttpApp):
 
     async def respond(self, request: Request) -> Response:
         probe = None if request.websocket is not None else self._probes.find(request)
-        return probe or await self._entrance.respond(request, self._serve)
+        if probe is not None:
+            return self._entrance.complete(request, probe)
+        return await self._entrance.respond(request, self._serve)
 
     async def _serve(self, request: Request) -> Response:
         """Let the application of a request answer it, as that is to see it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TypeAlias
 
 from trio_mcp.base.log_setup import LOG_CONTEXT, LogContext
@@ -15,9 +15,10 @@ from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session import Envelope, Received, Service
 from trio_mcp.session.channel import MESSAGE_COST
 
-from ...asgi.access import Headers
+from ...asgi.access import Access, Headers
 from ...asgi.access_log import ID_HEADER, AccessRecord
 from ...asgi.authentication import Authentication
+from ...asgi.cors import VARY, Cors
 from ...asgi.forwarded import TrustedProxies
 from ...asgi.requests import AuthorizedRequest, Request, check_room, read_body
 from ...asgi.responses import Response, rejection_of
@@ -30,13 +31,15 @@ class Entrance:
 
     Args:
         options: how the server is served.
+        accesses: who may reach it from a browser.
 
     Attributes:
         logs: there is an access log.
     """
 
-    def __init__(self, options: HttpOptions) -> None:
+    def __init__(self, options: HttpOptions, accesses: Collection[Access]) -> None:
         self.logs = options.access_log
+        self._cors = Cors(accesses)
         self._root_path = options.root_path
         self._proxies = TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None
         self._is_plain = not (self.logs or self._root_path or self._proxies)
@@ -51,10 +54,15 @@ class Entrance:
             response = await serve(request)
         except ProtocolError as error:
             response = rejection_of(error)
-        headers = self._headers(request)
+        headers = self._headers(request, response)
         if headers:
             response.add_headers(headers)
         return response
+
+    def complete(self, request: Request, probe: Response) -> Response:
+        """Return the response of a probe, which passes nothing else here, with the headers that are added to every one."""
+        probe.add_headers(self._headers(request, probe))
+        return probe
 
     async def _respond_logged(self, request: Request, serve: Serve) -> Response:
         is_passed_on = self._proxies is not None and self._proxies.trusts(request)
@@ -65,9 +73,14 @@ class Entrance:
         finally:
             LOG_CONTEXT.reset(token)
 
-    def _headers(self, request: Request) -> Headers:
+    def _headers(self, request: Request, response: Response) -> Headers:
         """Return the headers that are added to every response, streams and refusals included."""
-        return request.record.headers if self.logs and request.record is not None else ()
+        headers = request.record.headers if self.logs and request.record is not None else ()
+        origin = request.header("origin")
+        if origin is None:
+            # Or a page would get from its browser's cache what was loaded without one, by a link.
+            return [*headers, VARY] if request.method == "GET" else headers
+        return [*headers, *self._cors.headers(request, origin, response)]
 
     def _restore(self, request: Request) -> None:
         """Make a request what its client sent; the access log has it so too.

@@ -16,6 +16,7 @@ from trio_mcp.session.calls.services import CallOffers
 
 from ...asgi.access import Headers, HttpRejection
 from ...asgi.authentication import log_failures
+from ...asgi.cors import is_preflight
 from ...asgi.requests import AuthorizedRequest, Request, read_body
 from ...asgi.responses import KnownResponse
 from .lifespan import WrongEventLoop, check_event_loop
@@ -201,6 +202,8 @@ class Probes:
         probe = next((self._probes[path] for path in request.routes if path in self._probes), None)
         if probe is None:
             return None
+        if is_preflight(request):
+            return KnownResponse(204, headers=[(b"allow", b"GET, HEAD, OPTIONS")])
         if request.method not in ("GET", "HEAD"):
             return KnownResponse(405, b"GET", [*HEADERS, (b"allow", b"GET, HEAD")], content_type=None)
         try:
