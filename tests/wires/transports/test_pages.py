@@ -1,0 +1,177 @@
+"""Pages of other origins call our server, on each host that it runs on: what CORS says, and what Chromium does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import trio
+from serving import IMPORTS, SOON, START, served
+
+from trio_mcp import HttpRequest, HttpResponse, Server
+
+HERE = Path(__file__).parent
+LIMIT = 60.0
+TOKEN = "a-token-of-a-page-that-is-long-enough"
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "page", "version": "1"}},
+}
+HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+
+COMMANDS = {
+    "ours": ["trio_mcp", "serve", "page_app.py:server", "--port"],
+    "hypercorn": ["hypercorn", "-k", "trio", "page_app:app", "-b"],
+    "uvicorn": ["uvicorn", "page_app:app", "--port"],
+}
+"""What serves it, as the arguments of `python -m`; the port follows."""
+
+
+@asynccontextmanager
+async def protected(kind: str, origin: str) -> AsyncIterator[str]:
+    """Serve `page_app.py` in a process, for pages of this origin; yields the URL."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/mcp"
+    own = {"PAGE_ORIGIN": origin, "PAGE_RESOURCE": url, "PAGE_TOKEN": TOKEN}
+    command = [sys.executable, "-m", *COMMANDS[kind], f"127.0.0.1:{port}" if kind == "hypercorn" else str(port)]
+    process = await trio.lowlevel.open_process(
+        command, cwd=HERE, env={**os.environ, **IMPORTS, **own}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert process.stderr is not None
+    said = b""
+    try:
+        with trio.fail_after(START):
+            # Each of them logs where it listens, once it does.
+            while f"http://127.0.0.1:{port}".encode() not in said:
+                data = await process.stderr.receive_some()
+                assert data, said.decode()
+                said += data
+        yield url
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+            await process.stderr.aclose()
+
+
+def names(response: httpx2.Response, header: str) -> set[str]:
+    return {name.strip() for name in response.headers.get(header, "").lower().split(",")}
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+async def test_each_response_allows_the_origin_of_a_page_once(kind: str) -> None:
+    page = {"origin": "https://app.example.com"}
+    with trio.fail_after(LIMIT):
+        async with protected(kind, "https://App.Example.com:443") as url, httpx2.AsyncClient() as http:
+            asked = {"access-control-request-method": "POST", "access-control-request-headers": "mcp-param-x"}
+            preflight = await http.options(url, headers=page | asked)
+            who = {**HEADERS, **page, "authorization": f"Bearer {TOKEN}"}
+            opened = await http.post(url, json=INITIALIZE, headers=who)
+            who |= {"mcp-session-id": opened.headers["mcp-session-id"]}
+            responses = [
+                preflight,
+                opened,
+                await http.post(url, json=INITIALIZE, headers=HEADERS | page),
+                await http.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=who),
+                await http.post(url, content=b"{", headers=who),
+                await http.get(url.replace("/mcp", "/none"), headers=who),
+                await http.get(url.replace("/mcp", "/price"), headers=page),
+                await http.get(url.replace("/mcp", "/ready"), headers=page),
+            ]
+            async with http.stream("GET", url, headers={**who, "accept": "text/event-stream"}) as stream:
+                responses.append(stream)
+            foreign = await http.options(url, headers={"origin": "https://evil.example", **asked})
+    assert [response.status_code for response in responses] == [204, 200, 401, 202, 400, 404, 200, 200, 200]
+    for response in responses:
+        assert response.headers.get_list("access-control-allow-origin") == ["https://app.example.com"]
+        assert "origin" in names(response, "vary")
+        assert {"mcp-session-id", "www-authenticate"} <= names(response, "access-control-expose-headers")
+        assert "access-control-allow-credentials" not in response.headers
+    assert "mcp-param-x" in names(preflight, "access-control-allow-headers")
+    assert (foreign.status_code, [name for name in foreign.headers if "access-control" in name]) == (403, [])
+
+
+# Chromium
+
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-proxy-server")
+FLAGS += ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage")
+HOSTS = "--host-resolver-rules=MAP *.example 127.0.0.1"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The command of Chromium."""
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("Chromium is not installed: no page of a real browser has called a server")
+    return program
+
+
+@asynccontextmanager
+async def page_host() -> AsyncIterator[tuple[int, trio.MemoryReceiveChannel[Any]]]:
+    """Serve the page; yields the port, and what pages have seen."""
+    send, seen = trio.open_memory_channel[Any](9)
+    host = Server("host")
+
+    @host.route("/page", public=True)
+    async def page(_request: HttpRequest) -> HttpResponse:
+        return HttpResponse((HERE / "browser_page.html").read_text(), content_type="text/html")
+
+    @host.route("/seen", methods=["POST"], public=True)
+    async def note(request: HttpRequest) -> HttpResponse:
+        send.send_nowait(request.json())
+        return HttpResponse()
+
+    async with served(host) as url:
+        yield httpx2.URL(url).port or 0, seen
+
+
+async def visit(chromium: str, profile: Path, url: str, seen: trio.MemoryReceiveChannel[Any]) -> Any:
+    """Open a page, and return what it has seen."""
+    command = [chromium, *FLAGS, HOSTS, f"--user-data-dir={profile}", url]
+    # It starts processes of its own, which have to end too.
+    process = await trio.lowlevel.open_process(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        return await seen.receive()
+    finally:
+        process.terminate()
+        with trio.CancelScope(shield=True), trio.move_on_after(SOON):
+            await process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+async def test_a_page_of_another_origin_reads_the_challenge_calls_and_answers(
+    kind: str, chromium: str, tmp_path: Path
+) -> None:
+    with trio.fail_after(LIMIT):
+        async with page_host() as (port, seen), protected(kind, f"http://app.example:{port}") as url:
+            found = await visit(chromium, tmp_path, f"http://app.example:{port}/page?url={url}&token={TOKEN}", seen)
+    assert found["challenge"]["status"] == 401
+    assert found["challenge"]["authorization_servers"] == ["https://login.example.com"]
+    assert found["legacy"] == {"kind": "text/event-stream", "text": "ordered 3", "ended": 204}
+    assert found["modern"] == "ordered 4"
+    assert (found["route"], found["cookies"]) == ("7", "TypeError")
+
+
+async def test_a_page_of_a_foreign_origin_reads_nothing(chromium: str, tmp_path: Path) -> None:
+    with trio.fail_after(LIMIT):
+        async with page_host() as (port, seen), protected("ours", f"http://app.example:{port}") as url:
+            found = await visit(chromium, tmp_path, f"http://evil.example:{port}/page?url={url}&token={TOKEN}", seen)
+    assert found == dict.fromkeys(["challenge", "legacy", "modern", "route", "cookies"], "TypeError")
