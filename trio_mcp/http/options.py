@@ -100,7 +100,7 @@ class HttpOptions:
         tls: the certificate to serve with. An ASGI server has its own setting for it.
         limits: see `HttpLimits`.
         allowed_hosts: the host names that clients use (`mcp.example.com`); by default loopback names only.
-        allowed_origins: web sites whose pages may call the server (`https://app.example.com`).
+        allowed_origins: web sites whose pages may call the server and read its responses (`https://app.example.com`).
         routes: custom routes; `@server.route` adds one.
         path: the path of Streamable HTTP and WebSocket; None disables them.
         sse_path: the path of the streams of HTTP+SSE (2024-11-05); None disables it.

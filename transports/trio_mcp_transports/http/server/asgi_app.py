@@ -45,7 +45,7 @@ def asgi_app(
         sse_path: the path of the streams of HTTP+SSE (2024-11-05), for clients that support nothing newer.
         message_path: the path to which clients of HTTP+SSE post their messages; by default "/message".
         allowed_hosts: the host names that clients use (`mcp.example.com`); by default loopback names only.
-        allowed_origins: web sites whose pages may call the server (`https://app.example.com`).
+        allowed_origins: web sites whose pages may call the server and read its responses (`https://app.example.com`).
         authenticate: an async function, called for every request: takes the headers and returns the principal (the caller's
             name), or a `Caller` with scopes and claims, or None to reject the request. It has 10 seconds. See `McpApp.caller_of`.
         limits: see `HttpLimits`.
