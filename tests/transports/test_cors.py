@@ -12,6 +12,8 @@ from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, mo
 from trio_mcp import Context, HttpOptions, HttpRequest, HttpResponse, Server
 from trio_mcp.auth import CannotVerify, ProtectedResource, static
 from trio_mcp_transports.asgi.cors import MAX_ASKED
+from trio_mcp_transports.asgi.requests import NO_BODY, Request
+from trio_mcp_transports.asgi.responses import KnownResponse, Upgrade
 from trio_mcp_transports.http import asgi_app
 
 PAGE = "https://app.example.com"
@@ -148,7 +150,9 @@ async def test_a_foreign_origin_is_allowed_nothing(path: str) -> None:
             assert told(reply) == []
             assert reply.headers["vary"] == "origin"
             assert path in ("/health", "/ready") or reply.status == 403
-        assert told(await preflight(peer, path, FOREIGN)) == []
+        refused = await preflight(peer, path, FOREIGN)
+        assert told(refused) == []
+        assert refused.status == (204 if path in ("/health", "/ready") else 403)
 
 
 # every response
@@ -295,6 +299,26 @@ async def test_what_is_public_says_so_once(origin: str) -> None:
             head = reply._head["headers"]  # noqa: SLF001  a mapping would hide a second one
             values = [value for name, value in head if name.lower() == b"access-control-allow-origin"]
             assert (reply.status, values) == (200, [b"*"])
+
+
+@pytest.mark.parametrize("origin", [None, PAGE, FOREIGN])
+async def test_the_handshake_of_a_websocket_has_no_header_for_pages(origin: str | None) -> None:
+    async with pages() as peer:
+        headers = {"host": "localhost", **TOKEN} | ({} if origin is None else {"origin": origin})
+        response = await peer.app.respond(Request("GET", "/mcp", headers, NO_BODY, websocket=["mcp"]))
+        assert isinstance(response, KnownResponse if origin == FOREIGN else Upgrade)
+        assert list(response.headers) == []
+        if isinstance(response, Upgrade):
+            response.lose()
+
+
+async def test_a_page_reads_the_id_of_its_request_in_the_log() -> None:
+    async with pages(access_log=True) as peer:
+        body, headers = modern_call("report")
+        reply = await peer.post(body, {**headers, **TOKEN, "origin": PAGE})
+    assert readable(reply)
+    assert "x-request-id" in reply.headers
+    assert "x-request-id" in listed(reply, "access-control-expose-headers")
 
 
 # which origins

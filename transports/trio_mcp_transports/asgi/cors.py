@@ -50,8 +50,8 @@ class Cors:
 
     def headers(self, request: Request, origin: str, response: Response) -> Headers:
         """Return what is added to the response to a request with this origin."""
-        # The application of one server among several has decided; and scripts do not see the handshake of a WebSocket.
-        if request.websocket is not None or any(line is VARY for line in response.headers):
+        # The application of one server among several has decided.
+        if any(line is VARY for line in response.headers):
             return ()
         if not any(access.allows_origin(origin) for access in self._accesses):
             return (VARY,)
@@ -67,7 +67,7 @@ class Cors:
                     (b"access-control-allow-headers", headers.encode()),
                     MAX_AGE,
                 ]
-        if is_preflight(request) and request.header("access-control-request-private-network") == "true":
+        if request.header("access-control-request-private-network") == "true":
             added.append(PRIVATE_NETWORK)
         return added
 

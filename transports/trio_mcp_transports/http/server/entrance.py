@@ -77,9 +77,14 @@ class Entrance:
         """Return the headers that are added to every response, streams and refusals included."""
         headers = request.record.headers if self.logs and request.record is not None else ()
         origin = request.header("origin")
+        if origin is None and request.method != "GET":
+            return headers
+        # Scripts do not see the response to the handshake of a WebSocket.
+        if request.websocket is not None:
+            return headers
         if origin is None:
             # Or a page would get from its browser's cache what was loaded without one, by a link.
-            return [*headers, VARY] if request.method == "GET" else headers
+            return [*headers, VARY]
         return [*headers, *self._cors.headers(request, origin, response)]
 
     def _restore(self, request: Request) -> None:
