@@ -55,21 +55,26 @@ class Cors:
             return ()
         if not any(access.allows_origin(origin) for access in self._accesses):
             return (VARY,)
-        added = [VARY]
+        added: list[tuple[bytes, bytes]] = [VARY]
         given = dict(response.headers)
         # Public documents are for every origin, and custom routes may say it themselves. Browsers refuse two values.
         if ALLOW_ORIGIN not in given:
             added += [(ALLOW_ORIGIN, origin.encode("latin-1")), EXPOSE]
             if is_preflight(request) and (methods := given.get(b"allow")) is not None:
-                headers = allowed_headers(request.header("access-control-request-headers") or "")
-                added += [
-                    (b"access-control-allow-methods", methods),
-                    (b"access-control-allow-headers", headers.encode()),
-                    MAX_AGE,
-                ]
+                added += preflight_headers(request, methods)
         if request.header("access-control-request-private-network") == "true":
             added.append(PRIVATE_NETWORK)
         return added
+
+
+def preflight_headers(request: Request, methods: bytes) -> Headers:
+    """Return what a preflight asks for, at a path with these methods."""
+    headers = allowed_headers(request.header("access-control-request-headers") or "")
+    return [
+        (b"access-control-allow-methods", methods),
+        (b"access-control-allow-headers", headers.encode()),
+        MAX_AGE,
+    ]
 
 
 def allowed_headers(asked: str) -> str:
