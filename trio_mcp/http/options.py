@@ -8,8 +8,8 @@ from typing import Final
 
 from ..base.checks import check_async, check_instance, check_sequence, check_str, names_options
 from ..base.shared_limits import SESSIONS, WEBSOCKETS
+from .allowed_hosts import check_hosts, check_origins, check_proxies
 from .authenticator import Authenticate, Authenticator
-from .hosts import check_hosts, check_origins, check_proxies
 from .routes import (
     DEFAULT_PATH,
     HEALTH_PATH,

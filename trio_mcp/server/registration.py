@@ -100,8 +100,8 @@ class Registration:
         The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
         return annotation. The options are `name`, `title`, `description`, `annotations`, `icons`, `timeout` (seconds), `meta`,
         `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth`, `token_budget`, `limit`, `queue`,
-        `max_result` (bytes), `tags`, `scopes`, `visible`, `heartbeat` (seconds) and `task`; `trio_mcp.server.ToolKeywords`
-        explains each.
+        `max_result` (bytes), `tags`, `scopes`, `visible`, `heartbeat` (seconds), `task` and `asyncio`;
+        `trio_mcp.server.ToolKeywords` explains each.
 
         Raises:
             TypeError: the function is a class or its signature is not possible for a tool, or there is no such option.
@@ -199,7 +199,7 @@ class Registration:
 
         Its parameters are the arguments, which are sent as strings. It returns text, a content block or a `PromptMessage`, or a
         list of those. The options are `name`, `title`, `description`, `icons`, `timeout` (seconds), `meta`, `elicits`,
-        `resume`, `scopes` and `visible`; `trio_mcp.server.PromptKeywords` explains each.
+        `resume`, `scopes`, `visible` and `asyncio`; `trio_mcp.server.PromptKeywords` explains each.
 
         Raises:
             TypeError: the function is a class or its signature is not possible for a prompt, or there is no such option.
@@ -228,8 +228,8 @@ class Registration:
 
         It returns text, bytes, anything that is JSON, or contents; it raises `ResourceNotFound(uri)` or returns None if the
         resource does not exist. The options are `name`, `title`, `description`, `mime_type`, `size` (bytes), `icons`,
-        `annotations`, `ttl` (seconds), `cache_scope`, `timeout` (seconds), `meta`, `elicits`, `resume`, `scopes` and `visible`;
-        `trio_mcp.server.ResourceKeywords` explains each.
+        `annotations`, `ttl` (seconds), `cache_scope`, `timeout` (seconds), `meta`, `elicits`, `resume`, `scopes`, `visible` and
+        `asyncio`; `trio_mcp.server.ResourceKeywords` explains each.
 
         Raises:
             TypeError: the function is a class, its parameters are not the variables, or there is no such option.

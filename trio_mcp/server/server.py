@@ -155,7 +155,7 @@ class Server(Composition, metaclass=AnsweredType):
         self._asyncio = check_instance("asyncio", asyncio, bool, "True or False")
         self._http = None if http is None else server.http_settings.check_http(http)
         if self._http is not None:
-            self._http = self.options_on_its_loop(self._http)
+            self._http = server.http_settings.on_asyncio(self._http) if asyncio else self._http
         self._http_routes: list[HttpRoute] = []
         """Those that were added by `route`; shared with copies."""
         self._running = RunningServices()
@@ -287,9 +287,10 @@ class Server(Composition, metaclass=AnsweredType):
             for mount, outer in self._outer:
                 outer._check_routes([route.below(mount.prefix) for route in routes])  # noqa: SLF001
 
-    def options_on_its_loop(self, http: HttpOptions) -> HttpOptions:
-        """Return options of a serving call, whose `authenticate` runs where the functions of this server do."""
-        return server.http_settings.on_asyncio(http) if self._asyncio else http
+    @property
+    def runs_on_asyncio(self) -> bool:
+        """Whether its async functions run on asyncio, `authenticate` of a serving call too."""
+        return self._asyncio
 
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribe to a resource, or to a parent of its URI, that it has changed. Works in any thread.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypedDict
@@ -11,6 +11,7 @@ import trio
 
 from trio_mcp.http import Authenticate, HttpLimits, HttpOptions, Tls
 from trio_mcp.http.routes import HEALTH_PATH, READY_PATH, check_path
+from trio_mcp.server.http_settings import on_asyncio
 from trio_mcp.session import SharedServer
 from trio_mcp.session.event_loop import works_on_asyncio
 from trio_mcp.storage import EventStore
@@ -72,8 +73,9 @@ def served_options(server: object, keywords: HttpKeywords, tls: Tls | None = Non
         if name != "event_store" and (name == "path" or value not in NOT_GIVEN)
     }
     options: HttpOptions = replace(options_of(server), **changes)  # type: ignore[arg-type]  # HttpOptions checks each
-    on_its_loop: Callable[[HttpOptions], HttpOptions] | None = getattr(server, "options_on_its_loop", None)
-    return options if on_its_loop is None or "authenticate" not in changes else on_its_loop(options)
+    if "authenticate" in changes and getattr(server, "runs_on_asyncio", False):
+        return on_asyncio(options)
+    return options
 
 
 def options_of(server: object) -> HttpOptions:
