@@ -105,9 +105,18 @@ def test_a_server_as_argument_is_refused_with_how_to_call_its_tools() -> None:
         MockClient(Server("travel"))  # type: ignore[arg-type]
 
 
-def test_a_call_that_runs_on_asyncio_is_refused_as_every_client_is() -> None:
-    with pytest.raises(RuntimeError, match=naming("trio.run")):
-        asyncio.run(MockClient().call(ask_size))
+def test_a_test_on_asyncio_calls_a_tool_too() -> None:
+    result = asyncio.run(MockClient(elicits=["s"]).call(ask_size))
+    assert result.text == "Size.SMALL"
+
+
+def test_several_calls_over_one_connection_are_refused_on_asyncio_with_what_to_write() -> None:
+    async def test() -> None:
+        async with MockClient():
+            raise AssertionError("it was opened")
+
+    with pytest.raises(RuntimeError, match=naming("trio.run", "async with")):
+        asyncio.run(test())
 
 
 async def test_a_tool_and_a_server_with_a_name_are_called(era: str) -> None:

@@ -244,7 +244,7 @@ class IdempotencyKeys:
         if key.repeat_of is None:
             return False
         # Those of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
-        alone = self._services.keys is None or not (facts.own_headers and facts.terms.asks_in_rounds)
+        alone = self._services.keys is None or not (facts.own_headers and facts.session is None)
         is_forgotten = trio.current_time() < self._table.forgotten_until(key.owner)
         return key.repeat_of != self._services.node or not alone or is_forgotten
 

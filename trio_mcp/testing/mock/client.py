@@ -31,6 +31,7 @@ from ...server import AnyElicit, Context, Server
 from ...session import Caller
 from ...session.calls.failures import context_hint
 from ...session.envelope import caller_of
+from ...session.event_loop import works_on_asyncio
 from ...types import (
     CallToolResult,
     ClientCapabilities,
@@ -154,6 +155,7 @@ class MockClient:
         self.result: CallToolResult | None = None
 
     @unawaited("client.call")
+    @works_on_asyncio
     async def call(self, target: Target, /, *positional: Never, **arguments: object) -> CallToolResult:
         """Call a tool and return its result.
 
@@ -282,6 +284,11 @@ class MockClient:
             self._in_block = False
 
     async def __aenter__(self) -> Self:
+        if not trio.lowlevel.in_trio_task():
+            raise RuntimeError(
+                "several calls over one connection of a MockClient need Trio: mark the test with `trio` (pytest-trio), or run it by "
+                "trio.run(...); on asyncio, call it without `async with`"
+            )
         self._connections = await Connections(self._connection).__aenter__()
         return self.__enter__()
 

@@ -170,6 +170,8 @@ class Run(Generic[P]):
             await wait_expired(service)
             return
         async with self._play.connect(self.wire.client) as peer:
+            # Made for the first key, and kept for as long as the service: no call has left it.
+            service.idempotency_keys  # noqa: B018
             await wait_all_tasks_blocked()
             before = census()
             await self._strike_in(partial(self._play.scenario, peer))
