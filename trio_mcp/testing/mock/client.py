@@ -286,8 +286,8 @@ class MockClient:
     async def __aenter__(self) -> Self:
         if not trio.lowlevel.in_trio_task():
             raise RuntimeError(
-                "several calls over one connection of a MockClient need Trio: mark the test with `trio` (pytest-trio), or run it by "
-                "trio.run(...); on asyncio, call it without `async with`"
+                "several calls over one connection of a MockClient need Trio: mark the test with `trio` (pytest-trio), or run it "
+                "by trio.run(...); on asyncio, call it without `async with`"
             )
         self._connections = await Connections(self._connection).__aenter__()
         return self.__enter__()
