@@ -14,18 +14,12 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from trio_mcp import Context, HttpOptions, Server, ServiceOptions, Tls, configure_logging
-from trio_mcp.auth import jwt
+# What only some of the servers need is loaded when it is named: the start is measured too.
+import trio_mcp
+from trio_mcp import Context, Server, ServiceOptions, auth
 
-keys = os.environ.get("BENCH_KEYS")
-verifier = None if keys is None else jwt("https://issuer.bench", keys=json.loads(keys), audience="bench")
 # `fan` sends all its questions in one round, as the servers that it is compared with do.
-server = Server(
-    "bench",
-    version="1.0",
-    options=ServiceOptions(parallel_prompts=True),
-    http=HttpOptions(authenticate=verifier),
-)
+server = Server("bench", version="1.0", options=ServiceOptions(parallel_prompts=True))
 
 
 class Answer(BaseModel):
@@ -79,13 +73,16 @@ async def authenticate(headers: Mapping[str, str]) -> str | None:
 
 
 def serve_http(port: int) -> None:
-    option, certificate = os.environ.get("BENCH_HTTP"), os.environ.get("BENCH_TLS")
-    tls = None if certificate is None else Tls(certificate)
-    if option == "authenticate":
+    option, certificate, keys = (os.environ.get(f"BENCH_{name}") for name in ("HTTP", "TLS", "KEYS"))
+    tls = None if certificate is None else trio_mcp.Tls(certificate)
+    if keys is not None:
+        verifier = auth.jwt("https://issuer.bench", keys=json.loads(keys), audience="bench")
+        server.run("http", port=port, tls=tls, authenticate=verifier)
+    elif option == "authenticate":
         server.run("http", port=port, tls=tls, authenticate=authenticate)
     elif option == "access_log":
         # Formatted as it would be for a file, and thrown away.
-        configure_logging("info", stream=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        trio_mcp.configure_logging("info", stream=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         server.run("http", port=port, tls=tls, access_log=True)
     elif option == "trusted_proxies":
         server.run("http", port=port, tls=tls, trusted_proxies=["127.0.0.1"])
