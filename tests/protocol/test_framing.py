@@ -61,14 +61,14 @@ def test_a_line_cut_by_the_end_of_the_stream_is_never_delivered() -> None:
     [
         (b"a\r\nb\r\r\nc\n", [b"a", b"b\r", b"c"]),
         (b"\n\r\n  \n\t\r\n\r\r\na\n\n", [b"a"]),
-        (b"\xef\xbb\xbfa\n\xef\xbb\xbf\r\nb\xef\xbb\xbf\n", [b"a", b"b\xef\xbb\xbf"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbf\r\nb\xef\xbb\xbf\n", [b"\xef\xbb\xbfa", b"b\xef\xbb\xbf"]),
         (b"12345\n67890\r\n", [b"12345", b"67890"]),
         (b"a\n123456\nb\n", [b"a", LineTooLong(5), ENDED, b"b"]),
     ],
     ids=[
         "a carriage return is dropped once",
         "blank lines are skipped",
-        "a byte order mark is no text",
+        "a byte order mark alone is no text, and one before a text stays",
         "just the limit",
         "over the limit",
     ],

@@ -87,9 +87,8 @@ Line: TypeAlias = bytes | LineTooLong | LongLineEnded
 class LineDecoder:
     """Splits a stream of bytes into lines, in time linear in the bytes and with memory bounded by the limit.
 
-    Only `\\n` ends a line, because JSON strings may hold every other kind of line break. One `\\r` before it is dropped, and so
-    is a byte order mark at its beginning; blank lines are skipped. When the stream ends, what comes after
-    the last `\\n` was cut off, unless it is a whole object (`finish`).
+    Only `\\n` ends a line, because JSON strings may hold every other kind of line break. One `\\r` before it is dropped; blank
+    lines are skipped. When the stream ends, what comes after the last `\\n` was cut off, unless it is a whole object (`finish`).
 
     Args:
         max_line: maximum bytes of a line, without its line end.
@@ -169,7 +168,8 @@ class LineDecoder:
             lines.append(LongLineEnded(self._skipped, self._tail.removesuffix(b"\r")))
             self._skipped, self._tail = None, b""
             return
-        line = bytes(self._rest).removeprefix(BOM_UTF8).removesuffix(b"\r")
+        line = bytes(self._rest).removesuffix(b"\r")
         self._rest.clear()
-        if line.strip(b" \t\r"):
+        # A mark alone is no text. One before a text is the reader's to skip, as over every transport.
+        if line.removeprefix(BOM_UTF8).strip(b" \t\r"):
             lines.append(line)
