@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from socket import socket
 
 import httpx2
 import pytest
 import trio
+from serving import IMPORTS
 
 from trio_mcp import Client, accept
+from trio_mcp.errors import Unreachable
 
 APP = Path(__file__).with_name("hosted_app.py")
 BOUND = 40.0
@@ -95,3 +99,24 @@ async def test_a_signal_ends_calls_and_open_streams_and_the_server_before_the_po
             await host.noted("host ended")
             assert host.notes[-3:] == ["cancelled", "server ended, pool open", "host ended"]
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_workers_of_uvicorn_serve_calls_without_sessions_in_any_of_them(mode: str) -> None:
+    with socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    command = [sys.executable, "-m", "uvicorn", "sessionless_app:app", "--port", str(port), "--workers", "2"]
+    run = partial(trio.run_process, command, cwd=APP.parent, env={**os.environ, **IMPORTS}, check=False)
+    async with trio.open_nursery() as nursery:
+        host = await nursery.start(run)
+        try:
+            with trio.fail_after(BOUND):
+                processes: set[int] = set()
+                # Each client has a connection of its own, which one of the workers accepts.
+                while len(processes) < 2:
+                    with suppress(Unreachable):
+                        async with Client.connect(f"http://127.0.0.1:{port}/mcp", mode=mode) as client:
+                            processes.add((await client.call_tool("process_id")).data)
+        finally:
+            host.terminate()
