@@ -324,3 +324,12 @@ async def test_thousands_of_invalid_tokens_cost_two_fetches_and_no_place_in_the_
     # The only place in the cache is still that of the good token: nothing is verified with keys that are not known.
     provider.issuer.rotate()
     assert await outcome(verifier, good) == "alice"
+
+
+async def test_keys_that_cannot_be_fetched_at_the_start_are_a_warning_with_the_reason(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    await jwt(f"{provider.url}/", audience=AUDIENCE).prepare()
+    (record,) = [each for each in caplog.records if each.name == "trio_mcp.auth"]
+    assert record.levelname == "WARNING"
+    assert f"{provider.url}/" in record.getMessage()

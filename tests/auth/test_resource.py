@@ -104,7 +104,7 @@ def test_the_metadata_lists_the_scopes_that_clients_may_ask_for(options: Any, su
         ({"required": ["b", "a"]}, "", [], "", {"scope": "a b", **AT}),
         ({"required": ["a"]}, "invalid_token", [], "", {"error": "invalid_token", "scope": "a", **AT}),
         ({"required": ["a"]}, "invalid_request", [], "", {"error": "invalid_request", **AT}),
-        ({"required": ["a"]}, "insufficient_scope", ["c", "b"], "", {"error": "insufficient_scope", "scope": "b c", **AT}),
+        ({"required": ["a"]}, "insufficient_scope", ["c", "b"], "", {"error": "insufficient_scope", "scope": "a b c", **AT}),
         ({"scope_prefix": "x/"}, "insufficient_scope", ["b"], "", {"error": "insufficient_scope", "scope": "x/b", **AT}),
         ({"metadata_url": "https://other.example/x"}, "", [], "/tools", {"resource_metadata": "https://other.example/x"}),
         ({"resource": "https://mcp.example.com/tools/mcp"}, "", [], "/tools", {"resource_metadata": PREFIXED}),

@@ -466,7 +466,7 @@ async def test_a_protected_server_is_mounted_in_a_protected_one_only() -> None:
         assert (await peer.post(body, headers | bearer("outer"))).status == 200
         body, headers = modern_call("lib_write")
         refused = challenge_of(await peer.post(body, headers | bearer("outer")))
-        assert refused.scope == "read write"
+        assert refused.scope == "outer read write"
 
 
 async def test_a_replaceable_server_authenticates_as_its_newest_version_does() -> None:

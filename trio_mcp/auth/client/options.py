@@ -38,7 +38,7 @@ async def open_system_browser(url: str) -> None:
     """
     if not await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True):
         raise AuthorizationError(
-            "no browser could be opened: pass browser=, or log in with trio-mcp login --no-browser",
+            "no browser could be opened: pass browser=, or log in first with trio-mcp login URL --no-browser",
             kind=Kind.LOGIN_REQUIRED,
         )
 

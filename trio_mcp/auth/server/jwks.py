@@ -20,9 +20,12 @@ import trio
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey, import_key
 
+from ...base.logs import peer_logger
 from ...http.authenticator import CannotVerify
 from ...types import JsonObject
 from .metadata import SharedRefresh, endpoint_in, get, issuer_metadata, read
+
+logger = peer_logger("trio_mcp.auth")
 
 MAX_KEYS: Final = 64
 FRESH_SECONDS: Final = 3_600.0
@@ -120,9 +123,15 @@ class IssuerKeys:
         return usable.find(kid, algorithm) or await self._find_new(kid, algorithm)
 
     async def prepare(self) -> None:
-        """Fetch the keys if there are none."""
+        """Fetch the keys if there are none. A failure is logged: until it is mended, no token can be verified."""
         if self._keys is None:
             await self._refresh.run()
+        if self._keys is None:
+            logger.warning(
+                "no token can be verified now: the keys of %r cannot be fetched: %s",
+                self._issuer,
+                self._refresh.failure,
+            )
 
     async def _find_new(self, kid: str | None, algorithm: str) -> Key | None:
         now = trio.current_time()

@@ -33,8 +33,10 @@ async def issuer_metadata(issuer: str) -> JsonObject:
         if reply.status == 200:
             document = read(reply, f"the metadata at {url}")
             # As text: a slash counts (RFC 8414, 3.3).
-            if document.get("issuer") != issuer:
-                raise CannotVerify(f"the metadata at {url} is of another issuer: its issuer is not {issuer!r}")
+            if (named := document.get("issuer")) != issuer:
+                raise CannotVerify(
+                    f"the metadata at {url} is of another issuer: its issuer is {named!r:.200}, not {issuer!r}"
+                )
             return document
         if reply.status >= 500 or reply.status == 429:
             raise CannotVerify(f"{url} answered HTTP {reply.status}")

@@ -108,8 +108,8 @@ class ProtectedResource(Authenticator):
         await self._verifier.prepare()
 
     def challenge(self, error: str = "", scopes: Collection[str] = (), root: str = "") -> Mapping[str, str]:
-        """See `Authenticator`. What a token was refused for, and what a request without one needs, is `required`."""
-        named = scopes or self._required
+        """See `Authenticator`. Every request needs `required`: a client that asks for these scopes alone must not lose others."""
+        named = self._required.union(scopes)
         parameters = super().challenge(error, () if error == "invalid_request" else self._written(named))
         url = self._metadata_at(root)
         return {**parameters, "resource_metadata": url} if url else parameters
