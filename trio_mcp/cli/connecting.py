@@ -169,6 +169,8 @@ def client_for(connecting: Connecting, answering: Answering, prompting: Promptin
     Args:
         stderr: where the stderr of a server that is started goes, as for `subprocess.Popen`.
     """
+    # A file is served by this package, which speaks both eras: if it ends at once, it is not started again for the other one.
+    is_ours = isinstance(connecting.target, PythonTarget) and connecting.mode == "auto"
     connect = partial(
         Client.connect,
         on_elicit=prompting.elicit,
@@ -176,7 +178,7 @@ def client_for(connecting: Connecting, answering: Answering, prompting: Promptin
         on_sample=prompting.sample if prompting.samples else None,
         on_roots=partial(list, map(Path, answering.roots)) if answering.roots else None,
         on_log=show_log,
-        mode=connecting.mode,
+        mode="modern" if is_ours else connecting.mode,
         name="trio-mcp",
         version=version("trio-mcp"),
     )

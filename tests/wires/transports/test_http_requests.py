@@ -239,7 +239,7 @@ NAMES_NO_REQUEST: dict[str, Callable[[int], dict[str, Any]]] = {
     "an error of null": lambda _id: {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "lost"}},
     "a result without an id": lambda id: {"jsonrpc": "2.0", "result": text(id)["result"]},
     "text": lambda id: text(str(id)),
-    "a fraction": lambda id: text(float(id)),
+    "a fraction": lambda id: text(id + 0.5),
     "another id": lambda id: text(id + 1_000),
 }
 

@@ -130,5 +130,6 @@ class SessionTable(Generic[S]):
 
     def close_streams(self) -> None:
         """End the streams of every session that belong to no request: the server is going away."""
-        for entry in self._sessions.values():
+        # A copy: the end of its stream ends a session of HTTP+SSE.
+        for entry in list(self._sessions.values()):
             entry.close_streams()

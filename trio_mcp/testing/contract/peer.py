@@ -192,7 +192,9 @@ class Peer:
         with trio.fail_after(BOUND):
             message = (await self.channel.receive()).message
         if isinstance(message, Unanswered):
-            return {"id": message.id, "unanswered": True}
+            # The server is busy, or shutting down: it has rejected the request.
+            is_rejected = message.error is not None
+            return {"id": message.id, **({"refused": str(message.error)} if is_rejected else {"unanswered": True})}
         if isinstance(message, Malformed) and message.answers is not None:
             return {"id": message.answers, "refused": str(message.error)}
         assert not isinstance(message, Malformed), f"the server sent something malformed: {message}"
