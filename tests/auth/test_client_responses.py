@@ -21,10 +21,13 @@ from trio_mcp.auth import (
 from trio_mcp.auth.addresses import Reach
 from trio_mcp.auth.challenges import Challenge
 from trio_mcp.auth.client.authorizer import LOGIN_SECONDS, Authorizer
+from trio_mcp.auth.client.driver import Driver
 from trio_mcp.auth.client.grants import Tokens
 from trio_mcp.auth.client.logins import log_in, log_out
 from trio_mcp.auth.client.options import open_system_browser
 from trio_mcp.auth.client.responses import Action, Tries, next_action
+from trio_mcp.auth.client.steps import Get
+from trio_mcp.auth.replies import Reply
 from trio_mcp.base.groups import cause_chain
 from trio_mcp.errors import AuthorizationErrorKind as Kind
 
@@ -469,8 +472,8 @@ async def test_no_secret_is_in_a_log_record_or_an_error(world: World, caplog: py
         ("http://127.0.0.1:8000/mcp", {}, Reach.LOOPBACK),
         ("http://localhost:8000/mcp", {}, Reach.LOOPBACK),
         ("http://127.0.0.1:8000/mcp", {"issuer": ISSUER}, Reach.LOOPBACK),
-        # The program has named the authorization server.
-        ("https://mcp.example/mcp", {"issuer": ISSUER}, Reach.CONFIGURED),
+        # The program has named the authorization server, and not what this server names.
+        ("https://mcp.example/mcp", {"issuer": ISSUER}, Reach.PUBLIC),
     ],
 )
 async def test_only_the_client_of_a_server_on_this_machine_reaches_this_machine(
@@ -518,3 +521,23 @@ async def test_a_login_that_another_client_has_finished_meanwhile_is_adopted(wor
         login = await authorizer.log_in(Challenge("bearer", {}), None)
     assert login.tokens.access == "access-1"
     assert len(world.pages) == 1
+
+
+async def test_only_an_authorization_server_that_the_program_names_may_be_at_a_private_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached: dict[str, Reach] = {}
+
+    async def noted(url: str, reach: Reach, **_: Any) -> Reply:
+        reached[url] = reach
+        return Reply(404)
+
+    monkeypatch.setattr("trio_mcp.auth.client.driver.fetch", noted)
+
+    def steps() -> Any:
+        yield Get(f"{ISSUER}/metadata")
+        yield Get("https://mcp.example/metadata")
+
+    driver = Driver(reach=Reach.PUBLIC, clock=lambda: 0.0, named=frozenset({ISSUER}))
+    await driver.run(steps())
+    assert reached == {f"{ISSUER}/metadata": Reach.CONFIGURED, "https://mcp.example/metadata": Reach.PUBLIC}

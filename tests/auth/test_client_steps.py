@@ -443,3 +443,16 @@ def test_a_server_without_an_endpoint_is_named(world: World) -> None:
     with pytest.raises(AuthorizationError, match="token_endpoint") as caught:
         played(client_credentials(client(world), None), world)
     assert caught.value.kind is Kind.METADATA
+
+
+@pytest.mark.parametrize("secret", ["canary", None])
+def test_a_client_secret_goes_to_no_other_issuer_than_that_of_the_stored_login(secret: str | None) -> None:
+    known = Registration("https://before.example", "robot", secret)
+    steps = register(ClientIdentity("robot", secret), ServerMetadata(ISSUER, f"{ISSUER}/token"), "", known, 0.0)
+    if secret is None:
+        with pytest.raises(StopIteration) as done:
+            next(steps)
+        assert done.value.value.issuer == ISSUER
+    else:
+        with pytest.raises(AuthorizationError, match=r"before\.example"):
+            next(steps)

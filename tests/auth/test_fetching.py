@@ -178,3 +178,10 @@ def test_a_body_that_is_no_json_object_is_no_document(body: bytes) -> None:
         reply.document("the answer", AuthorizationErrorKind.TOKEN)
     assert caught.value.kind is AuthorizationErrorKind.TOKEN
     assert "canary" not in f"{caught.value} {reply!r}"
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
+async def test_a_host_name_that_idna_does_not_allow_cannot_be_reached(host: str) -> None:
+    with pytest.raises(AuthorizationError) as caught:
+        await fetch(f"https://{host}/", Reach.PUBLIC)
+    assert caught.value.kind is AuthorizationErrorKind.UNAVAILABLE

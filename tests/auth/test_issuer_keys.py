@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import trio
 from provider import METADATA, Provider, use
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp import Caller
 from trio_mcp.auth import CannotVerify, CredentialsRejected, jwt
+from trio_mcp.auth.server.verifier import CachingVerifier, Verified, VerifiedTokens
 from trio_mcp.http.authenticator import Authenticator
 
 AUDIENCE = "https://mcp.example.com/mcp"
@@ -333,3 +336,22 @@ async def test_keys_that_cannot_be_fetched_at_the_start_are_a_warning_with_the_r
     (record,) = [each for each in caplog.records if each.name == "trio_mcp.auth"]
     assert record.levelname == "WARNING"
     assert f"{provider.url}/" in record.getMessage()
+
+
+async def test_a_token_is_not_remembered_if_the_keys_have_changed_while_it_was_verified() -> None:
+    cache = VerifiedTokens()
+
+    class Slow(CachingVerifier):
+        def bound(self, *_: Any) -> NoReturn:
+            raise NotImplementedError
+
+        def owns(self, token: str) -> bool:
+            return True
+
+        async def verify(self, token: str) -> Verified:
+            cache.clear()
+            return Verified(Caller("alice"), math.inf)
+
+    verifier = Slow(cache, None)
+    assert (await verifier.caller_of("a-token")).principal == "alice"
+    assert verifier.cached("a-token") is None

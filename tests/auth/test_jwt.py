@@ -308,3 +308,12 @@ async def test_what_is_no_public_key_for_signatures_is_left_out(jwk: dict[str, A
     verifier = jwt(ISSUER.url, keys={"keys": [bad, "text", good]}, audience=AUDIENCE)
     assert await verifier(bearer(token())) is not None
     await rejected(verifier, token(header={"kid": "bad"}))
+
+
+@pytest.mark.parametrize(
+    "header", ['"alg"', '["alg"]', "7", '{"alg":"ES256","alg":"ES256"}', '{"alg":"ES256","x":NaN}']
+)
+async def test_a_header_that_is_no_object_or_has_two_meanings_is_no_jwt(header: str) -> None:
+    _, _, rest = token().partition(".")
+    first = urlsafe_b64encode(header.encode()).rstrip(b"=").decode()
+    assert "not a JWT" in await rejected(VERIFIER, f"{first}.{rest}")

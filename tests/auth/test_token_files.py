@@ -279,3 +279,11 @@ async def test_a_listing_survives_the_deletion_of_a_file_meanwhile(files: TokenF
     path = files.file_of("https://gone.example/mcp")
     os.symlink(files.folder / "nothing.json", path)
     assert files.known_urls() == [URL]
+
+
+async def test_a_file_that_others_could_read_is_private_after_a_write(files: TokenFiles) -> None:
+    await files.write(LOGIN)
+    path = files.file_of(URL)
+    path.chmod(0o644)
+    await files.write(LOGIN)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

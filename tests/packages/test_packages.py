@@ -189,7 +189,7 @@ for package in (trio_mcp, trio_mcp_transports):
                 print(each.name, error.name)
 """
     lines = place.run("python", "-c", script).splitlines()
-    assert {line.split()[1] for line in lines} == {"anthropic", "openai", "pytest", "ruamel"}
+    assert {line.split()[1] for line in lines} == {"anthropic", "keyring", "openai", "pytest", "ruamel"}
     assert len(lines) == 4
 
 

@@ -647,3 +647,12 @@ async def test_a_client_that_does_not_read_is_cut_in_time_and_its_calls_are_canc
             await peer.leg("large")
             await stage.ended.wait()
     assert stage.reason is CancelReason.DISCONNECT
+
+
+@pytest.mark.parametrize("framing", [b"content-length: 4", b"transfer-encoding: chunked"])
+async def test_an_upgrade_with_a_body_is_refused(framing: bytes) -> None:
+    async with served(Stage().server) as url, raw(url, connected=False) as peer:
+        host = b"host: " + peer.authority.encode()
+        head = upgrade("sec-websocket-protocol: mcp").replace(b"GET / ", b"GET /mcp ").replace(b"host: x", host)
+        await peer.client.send(head.replace(host, host + b"\r\n" + framing, 1))
+        assert (await peer.client.response())[0] == 400

@@ -317,7 +317,11 @@ class Http1:
         """Go on with a request for a WebSocket, which takes all that is to come on the connection."""
         handshake = Handshake(request, is_newest=is_newest)
         # What came with it was sent before the handshake was accepted (RFC 6455, 4.1).
-        if not handshake.is_valid or self.ahead:
+        has_body = request.header("transfer-encoding") is not None or request.header("content-length") not in (
+            None,
+            "0",
+        )
+        if not handshake.is_valid or self.ahead or has_body:
             self._refuse(400)
             return
         request.websocket = handshake.subprotocols
@@ -456,6 +460,8 @@ class ClientWatch:
                     if not (data and self._owner.store(data)):
                         self._http.lose()
                         self._scope.cancel()
+                        # No response comes any more, and nothing else would close it.
+                        self._owner.end()
                         return
         finally:
             ended.set()

@@ -25,7 +25,7 @@ from .. import client as late
 from ..addresses import Reach, is_loopback
 from ..challenges import Challenge
 from ..uris import canonical, origin, over_http, split_url
-from .driver import Driver
+from .driver import BrowserFunction, Driver, no_browser
 from .flow import INVALID_CLIENT, Flow, LoginRequest, client_of, log_in, without_refresh
 from .grants import DPOP, Tokens, refresh
 from .redirects import RedirectPage, open_redirect_page
@@ -155,8 +155,7 @@ class Authorizer:
         self._nursery = nursery
         self._clock = clock
         host = split_url(self._url).hostname or ""
-        own = Reach.CONFIGURED if flow.names_issuer else Reach.PUBLIC
-        self._reach = Reach.LOOPBACK if is_loopback(host) else own
+        self._reach = Reach.LOOPBACK if is_loopback(host) else Reach.PUBLIC
         self._login: Login | None = None
         self._proofs: Proofs | None = None
         self._running: RunningLogin | None = None
@@ -248,7 +247,7 @@ class Authorizer:
         raise AuthorizationError(f"refreshing took more than {REFRESH_SECONDS:g} seconds", kind=Kind.UNAVAILABLE)
 
     async def _refresh_stored(self, login: Login) -> bool:
-        driver = Driver(reach=self._reach, clock=self._clock, proofs=self._proofs)
+        driver = self._driver()
         renewed = None
         try:
             tokens = await driver.run(refresh(client_of(self._flow, login, self._clock), login.tokens))
@@ -322,6 +321,10 @@ class Authorizer:
             await self._store(login)
         logger.info("logged in to %s at %s", self.shown, shown_url(login.server.issuer))
 
+    def _driver(self, browse: BrowserFunction = no_browser) -> Driver:
+        named = frozenset(map(origin, self._flow.named))
+        return Driver(reach=self._reach, clock=self._clock, proofs=self._proofs, browse=browse, named=named)
+
     async def _with_page(self, request: LoginRequest) -> Login:
         """Run the steps of a login, with the page of the redirect if its grant has one."""
         if self._flow.browser is None:
@@ -332,11 +335,11 @@ class Authorizer:
 
     async def _run_steps(self, request: LoginRequest, page: RedirectPage | None) -> Login:
         if page is None:
-            driver = Driver(reach=self._reach, clock=self._clock, proofs=self._proofs)
+            driver = self._driver()
         else:
             request = replace(request, redirect_uri=page.uri)
             browse = partial(self._browse, page)
-            driver = Driver(reach=self._reach, clock=self._clock, proofs=self._proofs, browse=browse)
+            driver = self._driver(browse)
         grant = await self._flow.grant()
         return await driver.run(log_in(self._flow, grant, request, self._clock))
 

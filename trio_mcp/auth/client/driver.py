@@ -10,6 +10,7 @@ from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from ..addresses import Reach
 from ..fetching import fetch
 from ..replies import Reply
+from ..uris import origin
 from .steps import Browse, Get, Post, Steps
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Driver:
 
     Attributes:
         reach: where they may go.
+        named: the origins of authorization servers that the program names: they may be at private addresses. What the MCP server
+            names may not.
         clock: returns the time, in seconds since 1970.
         browse: opens an authorization URL, and returns the URL to which the browser was redirected.
         proofs: makes DPoP proofs; None if the flow has none.
@@ -40,6 +43,7 @@ class Driver:
     clock: Callable[[], float]
     browse: BrowserFunction = no_browser
     proofs: Proofs | None = None
+    named: frozenset[str] = frozenset()
 
     async def run(self, steps: Steps[T]) -> T:
         """Run a flow to its end, and return its result.
@@ -63,11 +67,14 @@ class Driver:
     async def _reply_to(self, request: Get | Post | Browse) -> Reply | str:
         match request:
             case Get(url):
-                return await fetch(url, self.reach)
+                return await fetch(url, self._reach_of(url))
             case Post():
                 return await self._post(request)
             case Browse(url):
                 return await self.browse(url)
+
+    def _reach_of(self, url: str) -> Reach:
+        return Reach.CONFIGURED if self.named and origin(url) in self.named else self.reach
 
     async def _post(self, request: Post) -> Reply:
         """Post a request; once more if the server wants a nonce in the proof (RFC 9449, 8)."""
@@ -82,4 +89,6 @@ class Driver:
         if request.proof and self.proofs is not None:
             proof = {"dpop": self.proofs.proof("POST", request.url, self.clock())}
         headers = {**request.headers, **proof}
-        return await fetch(request.url, self.reach, form=request.form, json=request.json, headers=headers)
+        return await fetch(
+            request.url, self._reach_of(request.url), form=request.form, json=request.json, headers=headers
+        )

@@ -30,14 +30,14 @@ class Flow:
         grant: returns the grant; it may call functions of the program.
         browser: opens the page of a login; None for a grant without a user.
         interactive: whether a page may be opened.
-        names_issuer: the program names an authorization server, which may be at a private address then.
+        named: URLs of authorization servers that the program names, which may be at private addresses.
     """
 
     identity: ClientIdentity
     grant: Callable[[], Awaitable[Grant]]
     store: TokenStore
     issuer: str | None = None
-    names_issuer: bool = False
+    named: tuple[str, ...] = ()
     scopes: tuple[str, ...] | None = None
     key: PrivateKey | None = None
     browser: OpenBrowser | None = None

@@ -101,7 +101,7 @@ class OAuth:
             grant=self._grant,
             store=self.store if self.store is not None else TokenFiles(),
             issuer=self.issuer,
-            names_issuer=self.issuer is not None,
+            named=() if self.issuer is None else (self.issuer,),
             scopes=as_scopes(self.scopes),
             key=None if self.private_key is None else PrivateKey(self.private_key),
             browser=self.browser or open_system_browser,
@@ -172,7 +172,7 @@ class ClientCredentials:
             grant=self._grant,
             store=self.store,
             issuer=self.issuer,
-            names_issuer=self.issuer is not None,
+            named=() if self.issuer is None else (self.issuer,),
             scopes=as_scopes(self.scopes),
             key=key,
         )
@@ -214,7 +214,7 @@ class EnterpriseManaged:
     def open(self, url: str) -> AbstractAsyncContextManager[Authorizer]:
         """Return a context manager with the credentials for the server at a URL. Raises `ValueError` for a malformed one."""
         identity = ClientIdentity(self.client_id, self.client_secret)
-        return open_authorizer(Flow(identity=identity, grant=self._grant, store=self.store, names_issuer=True), url)
+        return open_authorizer(Flow(identity=identity, grant=self._grant, store=self.store, named=(self.idp,)), url)
 
     async def _grant(self) -> Grant:
         provider = IdentityProvider(self.idp, self.idp_client_id)
@@ -254,7 +254,7 @@ class WorkloadIdentity:
             grant=self._grant,
             store=self.store,
             issuer=self.issuer,
-            names_issuer=self.issuer is not None,
+            named=() if self.issuer is None else (self.issuer,),
             scopes=as_scopes(self.scopes),
         )
         return open_authorizer(flow, url)

@@ -68,12 +68,25 @@ def register(
         AuthorizationError: the authorization server registers no clients, or not this one.
     """
     if identity.client_id is not None:
+        check_issuer_of(identity, server, known)
         return Registration(server.issuer, identity.client_id, identity.secret)
     if identity.metadata_url is not None and server.reads_metadata_urls:
         return Registration(server.issuer, identity.metadata_url, method=NONE)
     if known is not None and fits(known, server, redirect_uri, now):
         return known
     return (yield from register_dynamically(server, redirect_uri))
+
+
+def check_issuer_of(identity: ClientIdentity, server: ServerMetadata, known: Registration | None) -> None:
+    """Raise `AuthorizationError` if a secret would go to another issuer than the one that the client has logged in at."""
+    if identity.secret is None or known is None or known.client_id != identity.client_id:
+        return
+    if known.issuer != server.issuer:
+        raise AuthorizationError(
+            f"the server names {shown_url(server.issuer)} now, and the client_secret= belongs to {shown_url(known.issuer)}: if "
+            "that is right, give issuer=, or log out first",
+            kind=Kind.METADATA,
+        )
 
 
 def fits(known: Registration, server: ServerMetadata, redirect_uri: str, now: float) -> bool:

@@ -90,6 +90,9 @@ class TokenFiles:
             # A link would be replaced, but its permissions would be those of the file that it leads to.
             if path.is_symlink():
                 raise OSError(errno.ELOOP, "it is a link", str(path))
+            # Its permissions would be kept.
+            if path.exists():
+                path.chmod(0o600)
             with replacing(path, 0o600) as file:
                 file.write(dump_login(login).encode())
         except OSError as error:

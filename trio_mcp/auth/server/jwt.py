@@ -25,6 +25,7 @@ from typing import Final, TypeAlias
 
 from joserfc.errors import JoseError
 from joserfc.jws import CompactSignature, JWSRegistry, extract_compact, validate_compact
+from joserfc.util import urlsafe_b64decode as part_of_token
 from typing_extensions import override
 
 from ...base.checks import check_async, check_seconds, check_str
@@ -221,9 +222,11 @@ class JwtVerifier(CachingVerifier):
         """Return the parts of a token whose header is allowed, with the id of its key and its algorithm."""
         try:
             signed = extract_compact(token.encode(), registry=self._registry)
-            header: JsonObject = signed.headers()
-        except (JoseError, ValueError, TypeError, RecursionError):
+            header = loads(part_of_token(token.partition(".")[0].encode()))
+        except (JoseError, ValueError, TypeError, RecursionError, AttributeError, RemoteProtocolError):
             raise refused("not a JWT") from None
+        if not isinstance(header, dict):
+            raise refused("not a JWT")
         kid, algorithm, kind = header.get("kid"), header.get("alg"), header.get("typ", "jwt")
         if not isinstance(algorithm, str) or algorithm not in self._settings.algorithms:
             raise refused("alg: not allowed")

@@ -70,10 +70,14 @@ class VerifiedTokens:
 
     Args:
         seconds: after which a token is verified again.
+
+    Attributes:
+        cleared: how often all were forgotten.
     """
 
     def __init__(self, seconds: float = CACHE_SECONDS) -> None:
         self._seconds = seconds
+        self.cleared = 0
         self._callers: dict[bytes, tuple[Caller, float, float]] = {}
 
     def get(self, token: str) -> Caller | None:
@@ -96,6 +100,7 @@ class VerifiedTokens:
     def clear(self) -> None:
         """Forget all: what they were verified with has changed."""
         self._callers.clear()
+        self.cleared += 1
 
     def __len__(self) -> int:
         return len(self._callers)
@@ -187,10 +192,13 @@ class CachingVerifier(Verifier):
 
     async def caller_of(self, token: str) -> Caller:
         """See `Verifier`."""
+        cleared = self._cache.cleared
         caller, expires = await self.verify(token)
         if self._complete is not None:
             caller = self._complete(caller)
-        self._cache.put(token, Verified(caller, expires))
+        # Not if the keys have changed meanwhile: its own may have been removed.
+        if cleared == self._cache.cleared:
+            self._cache.put(token, Verified(caller, expires))
         return caller
 
 
