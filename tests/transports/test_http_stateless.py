@@ -108,7 +108,7 @@ async def test_a_request_is_served_whatever_session_it_names(version: str | None
 async def test_there_is_no_stream_to_get_and_no_session_to_delete(method: str, session: Any) -> None:
     async with serving() as (peer, _):
         reply = await peer.start(b"", {**headers(), **session, "accept": "text/event-stream"}, method=method).end()
-        assert reply.status == 405
+        assert (reply.status, reply.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize(

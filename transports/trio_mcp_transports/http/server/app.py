@@ -137,11 +137,11 @@ class McpApp(HttpApp):
         self._routes: dict[str, Mapping[str, Route]] = {}
         paths = self._paths
         if paths.streamable is not None:
-            self._routes[paths.streamable] = {
-                "POST": self._post,
+            of_sessions: dict[str, Route] = {
                 "GET": lambda running, incoming: running.legacy.get(incoming),
                 "DELETE": lambda running, incoming: running.legacy.delete(incoming),
             }
+            self._routes[paths.streamable] = {"POST": self._post, **(of_sessions if options.sessions else {})}
         if paths.sse is not None:
             self._routes[paths.sse] = {"GET": lambda running, incoming: running.sse.get(incoming)}
             self._routes[paths.messages] = {"POST": lambda running, incoming: running.sse.post(incoming)}

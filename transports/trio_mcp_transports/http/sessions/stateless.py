@@ -16,9 +16,7 @@ from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession, make_session
 from trio_mcp.session.sizes import SESSION_SIZE
 
-from ...asgi.access import ALLOW, HttpRejection
 from ...asgi.exchange import LEGACY_STATUS, Exchange, rejected
-from ...asgi.requests import AuthorizedRequest
 from ...asgi.responses import KnownResponse, Response
 from .endpoint import LegacyEndpoint, check_version
 
@@ -27,8 +25,6 @@ UNNAMED_VERSION: Final = "2025-03-26"
 
 NEED_SESSION: Final = ("logging/", "resources/subscribe", "resources/unsubscribe", "tasks/")
 """The beginnings of methods that are about what only a session keeps."""
-
-NO_SESSIONS: Final = "This server has no sessions: POST a message instead."
 
 
 class StatelessEndpoint(LegacyEndpoint):
@@ -57,14 +53,6 @@ class StatelessEndpoint(LegacyEndpoint):
             return AloneResponse(outbox, session, target)
         session.close(CancelReason.DISCONNECT)
         return rejected(outbox, LEGACY_STATUS)
-
-    async def get(self, incoming: AuthorizedRequest) -> Response:  # noqa: ARG002
-        """Reject a GET: there is no stream but that of a request."""
-        raise HttpRejection(405, NO_SESSIONS, [ALLOW])
-
-    async def delete(self, incoming: AuthorizedRequest) -> Response:  # noqa: ARG002
-        """Reject a DELETE: there is no session to end."""
-        raise HttpRejection(405, NO_SESSIONS, [ALLOW])
 
 
 class AloneResponse(Exchange):
