@@ -100,3 +100,13 @@ def test_a_result_without_a_file_saves_nothing_and_says_so(
     assert main(["call", str(app), "fails", "--save", str(file)]) == Status.TOOL_ERROR
     assert main(["call", str(app), "pictures", "--save", str(tmp_path / "no" / "a.png")]) == Status.USAGE
     assert not file.exists()
+
+
+@pytest.mark.parametrize("before", [[], ["/a={app}"]])
+@pytest.mark.parametrize("target", ["https://mcp.example.com/mcp", "npx some-server"])
+def test_what_would_be_passed_on_is_not_served_without_sessions(
+    before: list[str], target: str, app: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets = [*(each.format(app=app) for each in before), f"/b={target}" if before else target]
+    assert main(["serve", *targets, "--no-sessions"]) == 2
+    assert unnamed(capsys.readouterr().err, "--no-sessions", "passed on") == []
