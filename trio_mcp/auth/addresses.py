@@ -32,10 +32,14 @@ class Reach(Enum):
 
 def is_loopback(host: str) -> bool:
     """Return whether a host of a URL is this machine: "localhost", or an address that is written as one."""
+    if host == "localhost":
+        return True
     try:
-        return host == "localhost" or ip_address(host).is_loopback
+        address = ip_address(host)
     except ValueError:
         return False
+    # An IPv4 address within one of IPv6 is no other spelling of it here; newer versions of Python take it for one.
+    return address.is_loopback and not (isinstance(address, IPv6Address) and address.ipv4_mapped is not None)
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
