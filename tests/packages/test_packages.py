@@ -190,7 +190,7 @@ for package in (trio_mcp, trio_mcp_transports):
 """
     lines = place.run("python", "-c", script).splitlines()
     assert {line.split()[1] for line in lines} == {"anthropic", "keyring", "openai", "pytest", "ruamel"}
-    assert len(lines) == 4
+    assert len(lines) == 5
 
 
 def test_the_command_has_its_help_and_its_demonstration(place: Place) -> None:
