@@ -18,6 +18,9 @@ from ..stage import BOUND
 LIVE = tuple(name for name in ELICITS if name in LEGACY)
 """The revisions in which a user is asked by a request of the server's own."""
 
+LONG_TOKEN = "talk" * 64
+"""A token by which progress fills what a network keeps also in 2024-11-05, where progress has no message."""
+
 NO_ANSWERS = "a modern client sends answers only with a request"
 NO_ELICITATION = "elicitation was added in 2025-06-18"
 ONE_ROUND = f"{NO_ELICITATION}, and modern questions end their request"
@@ -57,7 +60,7 @@ async def a_connection_that_is_lost_with_an_open_question_leaves_nothing_behind(
 @rule("peers")
 async def a_tool_that_sends_waits_for_a_client_that_does_not_read_and_nothing_is_lost(pair: Pair) -> None:
     async with pair.peer() as peer:
-        call = await peer.call("talk_until_held", progress="talk")
+        call = await peer.call("talk_until_held", progress=LONG_TOKEN)
         await pair.stage.marked("talker held")
         said = int(await call.text())
         heard = [message for message in peer.unread() if message.get("method") == "notifications/progress"]
@@ -68,7 +71,7 @@ async def a_tool_that_sends_waits_for_a_client_that_does_not_read_and_nothing_is
 async def a_client_that_does_not_read_blocks_no_other_client(pair: Pair) -> None:
     async with pair.peer() as stays:
         async with pair.peer() as deaf:
-            await deaf.call("talk_until_held", progress="talk")
+            await deaf.call("talk_until_held", progress=LONG_TOKEN)
             await pair.stage.marked("talker held")
             assert await (await stays.call("echo", {"text": "hello"})).text() == "hello"
         await pair.stage.marked("talker finally")

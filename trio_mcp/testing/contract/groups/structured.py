@@ -269,6 +269,7 @@ async def a_call_that_times_out_ends_with_its_branches_and_its_caller_gets_an_er
     async with pair.peer() as peer:
         call = await peer.call("too_slow")
         assert "0.2 seconds" in await call.failure()
+    await pair.stage.marked("too_slow finally deadline")
     assert pair.stage.count("too_slow's branch finally") == 1
     assert pair.stage.count("too_slow finally deadline") == 1
 
@@ -280,6 +281,7 @@ async def a_branch_that_times_out_ends_and_its_call_continues(pair: Pair) -> Non
         text = await call.text()
         assert text.startswith("given up:")
         assert "0.05" in text
+    await pair.stage.marked("hurried_branch finally done")
     assert pair.stage.count("hurried branch finally deadline") == 1
     assert pair.stage.count("hurried_branch finally done") == 1
 

@@ -23,7 +23,7 @@ HELD = 0.5
 LINE = "x" * 16 * 1024
 """One thing that a talkative tool says."""
 
-MOST = 10_000
+MOST = 40_000
 """How much of it there is at most: more than any number of buffers may hold."""
 
 CANARY: ContextVar[str] = ContextVar("canary", default="none")
