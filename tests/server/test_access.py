@@ -11,9 +11,9 @@ from naming import naming
 from talk import ERAS, Legacy, Modern, Talk, accept, play
 
 from trio_mcp import Caller, Context, Server
-from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, Request
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Request
 from trio_mcp.protocol.revisions import REQUIRED_SCOPES
-from trio_mcp.session import Peer
+from trio_mcp.session import Peer, ServiceOptions
 
 Json = dict[str, Any]
 
@@ -29,8 +29,8 @@ def is_admin(caller: Caller | None) -> bool:
     return caller is not None and "admin" in caller.scopes
 
 
-def library() -> Server:
-    server = Server("library", version="1", list_ttl=60, list_scope="public")
+def library(**options: Any) -> Server:
+    server = Server("library", version="1", list_ttl=60, list_scope="public", options=ServiceOptions(**options))
 
     @server.resource("notes://open")
     def open_note() -> str:
@@ -194,10 +194,24 @@ async def test_listening_needs_the_scopes_of_the_resources() -> None:
         wanted = {"resourceSubscriptions": ["users://ben", "notes://open"]}
         error = (await send(talk, Modern, "subscriptions/listen", notifications=wanted))["error"]
         assert error["data"] == {REQUIRED_SCOPES: ["admin", "read"]}
-        wanted = {"resourceSubscriptions": ["secrets://x", "notes://open"]}
-        talk.ask("subscriptions/listen", notifications=wanted)
-        acknowledged = await talk.notification("notifications/subscriptions/acknowledged")
-        assert acknowledged["notifications"]["resourceSubscriptions"] == ["notes://open"]
+
+
+@pytest.mark.parametrize("uri", ["notes://hidden", "secrets://x", "NOTES://%68idden", "notes://nothing"])
+async def test_a_subscription_to_what_is_hidden_is_answered_like_one_to_what_does_not_exist(uri: str) -> None:
+    one, two = {"resourceSubscriptions": [uri]}, {"resourceSubscriptions": ["notes://open", uri]}
+    server = library(watched=1)
+    async with called_by(READER, server, Modern) as talk:
+        talk.ask("subscriptions/listen", notifications=one)
+        assert (await talk.notification("notifications/subscriptions/acknowledged"))["notifications"] == one
+        # It counts for the limit, too.
+        assert (await send(talk, Modern, "subscriptions/listen", notifications=two))["error"]["code"] == INVALID_PARAMS
+        server.resource_updated("notes://hidden")
+        server.resource_updated("secrets://x")
+        await talk.silence()
+    async with called_by(READER, library(watched=1), Legacy) as talk:
+        assert "result" in await send(talk, Legacy, "resources/subscribe", uri=uri)
+        refused = await send(talk, Legacy, "resources/subscribe", uri="notes://open")
+        assert refused["error"]["code"] == INVALID_PARAMS
 
 
 async def test_a_subscription_to_a_folder_says_nothing_of_what_its_caller_may_not_read() -> None:
@@ -212,6 +226,13 @@ async def test_a_subscription_to_a_folder_says_nothing_of_what_its_caller_may_no
                 server.resource_updated(uri)
             for uri in seen:
                 assert (await talk.notification("notifications/resources/updated"))["uri"] == uri
+            await talk.silence()
+        # A folder in another spelling.
+        async with called_by(caller, server, Legacy) as talk:
+            assert "result" in await send(talk, Legacy, "resources/subscribe", uri="NOTES://all")
+            server.resource_updated(uris[0])
+            if caller is ADMIN:
+                assert (await talk.notification("notifications/resources/updated"))["uri"] == "NOTES://all"
             await talk.silence()
         async with called_by(caller, server, Modern) as talk:
             talk.ask("subscriptions/listen", notifications={"resourceSubscriptions": ["notes://all"]})

@@ -43,8 +43,8 @@ def listen_plan(service: Service, facts: RequestFacts, params: SubscriptionsList
     if declares(service.capabilities, "resources.subscribe"):
         # Each URI once: a filter may repeat one a hundred thousand times, which its limit does not count.
         for uri in dict.fromkeys(wanted.resource_subscriptions or ()):
-            if service.may_subscribe(facts.caller, uri):
-                subscriber.subscribe(uri)
+            service.check_subscription(facts.caller, uri)
+            subscriber.subscribe(uri)
         subscriber.sees = partial(service.sees, facts.caller)
     if declares(service.capabilities, TASKS_GATE):
         task_ids = tuple(dict.fromkeys(wanted.task_ids or ()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -195,25 +195,22 @@ class Service:
     def _serve_task_request(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
         return self._task_routes[facts.method](facts, params)
 
-    def may_subscribe(self, caller: Caller | None, uri: str) -> bool:
-        """Return whether a resource exists for a caller, as far as that matters: one that is not there may be some day.
+    def check_subscription(self, caller: Caller | None, uri: str) -> None:
+        """Raise `RemoteProtocolError` if a caller sees a resource and lacks its scopes.
 
-        Raises:
-            RemoteProtocolError: the caller lacks the scopes of the resource.
+        A resource that is hidden from the caller is like one that does not exist: either may be subscribed to, and `sees` decides
+        on each change.
         """
-        try:
+        with suppress(ResourceNotFound):
             self.offers.check_reader(caller, uri, self.turn)
-        except ResourceNotFound:
-            # Hidden from this caller: it gets the answer for a resource that does not exist.
-            return False
-        return True
 
     def sees(self, caller: Caller | None, uri: str) -> bool:
         """Return whether a caller may know of changes of a resource."""
         try:
-            return self.may_subscribe(caller, uri)
-        except RemoteProtocolError:
+            self.offers.check_reader(caller, uri, self.turn)
+        except (ResourceNotFound, RemoteProtocolError):
             return False
+        return True
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account of the memory budget for what is held for a client."""

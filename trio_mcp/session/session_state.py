@@ -277,9 +277,9 @@ class SessionState:
     def subscribe(self, params: Model, facts: RequestFacts) -> Model:
         """Subscribe to a resource. It may come before `notifications/initialized`, which it then implies."""
         assert isinstance(params, types.SubscribeRequestParams)
-        if self._service.may_subscribe(facts.caller, params.uri):
-            self._watch(params.uri, facts.caller)
-            self.changes += 1
+        self._service.check_subscription(facts.caller, params.uri)
+        self._watch(params.uri, facts.caller)
+        self.changes += 1
         return EmptyResult()
 
     def _watch(self, uri: str, caller: Caller | None) -> None:

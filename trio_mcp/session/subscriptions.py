@@ -383,7 +383,8 @@ class Subscriptions:
             changes[self._announced.popleft()] = None
         for change in changes:
             for subscriber, wanted in self._subscribers_of(change):
-                if wanted.uri is None or subscriber.sees(wanted.uri):
+                # What has changed, and not the folder that was subscribed to.
+                if change.uri is None or subscriber.sees(change.uri):
                     subscriber.enqueue(wanted)
 
     def _subscribers_of(self, change: Change) -> list[tuple[Subscriber, Change]]:
