@@ -21,12 +21,13 @@ from trio_mcp.auth import (
 from trio_mcp.auth.addresses import Reach
 from trio_mcp.auth.challenges import Challenge
 from trio_mcp.auth.client.authorizer import LOGIN_SECONDS, Authorizer
+from trio_mcp.auth.client.dpop import Proofs
 from trio_mcp.auth.client.driver import Driver
 from trio_mcp.auth.client.grants import Tokens
 from trio_mcp.auth.client.logins import log_in, log_out
 from trio_mcp.auth.client.options import open_system_browser
 from trio_mcp.auth.client.responses import Action, Tries, next_action
-from trio_mcp.auth.client.steps import Get
+from trio_mcp.auth.client.steps import Get, Post, fetched
 from trio_mcp.auth.replies import Reply
 from trio_mcp.base.groups import cause_chain
 from trio_mcp.errors import AuthorizationErrorKind as Kind
@@ -412,14 +413,18 @@ async def test_a_browser_function_that_fails_is_named_without_its_text(world: Wo
     assert not any("state=" in str(each) for each in cause_chain(caught.value))
 
 
-async def test_a_program_without_a_browser_is_an_error_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_without_a_browser_is_an_error_with_what_to_do(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pages: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: pages.append(url) or len(pages) == 1)
     await open_system_browser("https://as.example/first")
-    with pytest.raises(AuthorizationError, match="--no-browser") as caught:
-        await open_system_browser("https://as.example/second")
+    assert pages == ["https://as.example/first"]
+    async with world.settings(browser=None).open(URL) as authorizer:
+        with pytest.raises(AuthorizationError, match=f"trio-mcp login {URL} --no-browser") as caught:
+            await send(authorizer, ResourceServer())
     assert caught.value.kind is Kind.LOGIN_REQUIRED
-    assert pages == ["https://as.example/first", "https://as.example/second"]
+    assert not any("state=" in str(each) for each in cause_chain(caught.value))
 
 
 async def test_a_stored_token_is_refreshed_before_a_channel_is_open(world: World) -> None:
@@ -541,3 +546,13 @@ async def test_only_an_authorization_server_that_the_program_names_may_be_at_a_p
     driver = Driver(reach=Reach.PUBLIC, clock=lambda: 0.0, named=frozenset({ISSUER}))
     await driver.run(steps())
     assert reached == {f"{ISSUER}/metadata": Reach.CONFIGURED, "https://mcp.example/metadata": Reach.PUBLIC}
+
+
+@pytest.mark.parametrize("url", ["0", "javascript:alert(1)", "https://", "https://a b"])
+@pytest.mark.parametrize("options", [{"named": frozenset({ISSUER})}, {"proofs": Proofs()}], ids=["named", "dpop"])
+async def test_a_malformed_endpoint_is_an_error_of_the_flow(url: str, options: dict[str, Any]) -> None:
+    driver = Driver(reach=Reach.PUBLIC, clock=lambda: 0.0, **options)
+    for request in (Get(url), Post(url, form={}, proof=True)):
+        with pytest.raises(AuthorizationError) as caught:
+            await driver.run(fetched(request))
+        assert caught.value.kind is Kind.ADDRESS

@@ -25,6 +25,7 @@ from .. import client as late
 from ..addresses import Reach, is_loopback
 from ..challenges import Challenge
 from ..uris import canonical, origin, over_http, split_url
+from .browsing import browse
 from .driver import BrowserFunction, Driver, no_browser
 from .flow import INVALID_CLIENT, Flow, LoginRequest, client_of, log_in, without_refresh
 from .grants import DPOP, Tokens, refresh
@@ -321,9 +322,9 @@ class Authorizer:
             await self._store(login)
         logger.info("logged in to %s at %s", self.shown, shown_url(login.server.issuer))
 
-    def _driver(self, browse: BrowserFunction = no_browser) -> Driver:
+    def _driver(self, browser: BrowserFunction = no_browser) -> Driver:
         named = frozenset(map(origin, self._flow.named))
-        return Driver(reach=self._reach, clock=self._clock, proofs=self._proofs, browse=browse, named=named)
+        return Driver(reach=self._reach, clock=self._clock, proofs=self._proofs, browse=browser, named=named)
 
     async def _with_page(self, request: LoginRequest) -> Login:
         """Run the steps of a login, with the page of the redirect if its grant has one."""
@@ -338,35 +339,10 @@ class Authorizer:
             driver = self._driver()
         else:
             request = replace(request, redirect_uri=page.uri)
-            browse = partial(self._browse, page)
-            driver = self._driver(browse)
+            assert self._flow.browser is not None
+            driver = self._driver(partial(browse, self._flow.browser, page, self._url))
         grant = await self._flow.grant()
         return await driver.run(log_in(self._flow, grant, request, self._clock))
-
-    async def _browse(self, page: RedirectPage, url: str) -> str:
-        """Open the page of a login, and return the URL of the redirect, which the page gets or the program."""
-        page.expect()
-        with UnwrappedErrors():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._open_browser, page, url)
-                answer = await page.wait()
-                nursery.cancel_scope.cancel()
-        return answer
-
-    async def _open_browser(self, page: RedirectPage, url: str) -> None:
-        assert self._flow.browser is not None
-        failure = None
-        try:
-            found = await self._flow.browser(url)
-            if found is not None:
-                page.answer(found)
-        except AuthorizationError:
-            raise
-        except Exception as error:  # noqa: BLE001  whatever a function of the program raises
-            failure = type(error).__name__
-        # Here, so that the error of the function is not the context of this one: its text may have the URL.
-        if failure is not None:
-            raise AuthorizationError(f"the function browser= failed with {failure}", kind=Kind.LOGIN_REQUIRED)
 
     def _login_required(self, challenge: Challenge, before: Login | None, *, is_step_up: bool) -> AuthorizationError:
         """Return the error of a program that may open no page; it says what to write in a terminal."""

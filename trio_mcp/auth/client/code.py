@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -49,7 +50,7 @@ def code_grant(client: ClientAtServer, scope: str | None, *, assume_pkce: bool =
         **({"prompt": "consent"} if scope and OFFLINE in scope.split() else {}),
         **({"resource": client.resource} if client.resource is not None else {}),
     }
-    back = yield from browsed(Browse(authorization_url(client.server, query)))
+    back = yield from browsed(Browse(authorization_url(client.server, query), state))
     code = code_in(back, redirect_uri, state, client.server)
     form = {
         "grant_type": "authorization_code",
@@ -94,7 +95,7 @@ def code_in(url: str, redirect_uri: str, state: str, server: ServerMetadata) -> 
     if url.partition("?")[0] != redirect_uri:
         raise AuthorizationError(f"the URL of the redirect does not begin with {redirect_uri}", kind=Kind.RESPONSE)
     one = parameters(url)
-    if not secrets.compare_digest(one.get("state", "").encode(), state.encode()):
+    if not has_state(one, state):
         raise AuthorizationError(
             "the authorization response has another state: it is not of this login", kind=Kind.RESPONSE
         )
@@ -104,6 +105,11 @@ def code_in(url: str, redirect_uri: str, state: str, server: ServerMetadata) -> 
     if not one.get("code"):
         raise AuthorizationError("the authorization response has no code", kind=Kind.RESPONSE)
     return one["code"]
+
+
+def has_state(parameters: Mapping[str, str], state: str) -> bool:
+    """Return whether a redirect is the one of this login."""
+    return secrets.compare_digest(parameters.get("state", "").encode(), state.encode())
 
 
 def parameters(url: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
-from ..addresses import Reach
+from ..addresses import Reach, check_url
 from ..fetching import fetch
 from ..replies import Reply
 from ..uris import origin
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BrowserFunction: TypeAlias = Callable[[str], Awaitable[str]]
+BrowserFunction: TypeAlias = Callable[[Browse], Awaitable[str]]
 
 
-async def no_browser(_url: str) -> str:
+async def no_browser(_request: Browse) -> str:
     """Stand for the browser of a grant that needs none."""
     raise AuthorizationError("this grant opens no browser", kind=Kind.LOGIN_REQUIRED)
 
@@ -70,10 +70,12 @@ class Driver:
                 return await fetch(url, self._reach_of(url))
             case Post():
                 return await self._post(request)
-            case Browse(url):
-                return await self.browse(url)
+            case Browse():
+                return await self.browse(request)
 
     def _reach_of(self, url: str) -> Reach:
+        """Return where a request may go. Raises `AuthorizationError` (kind `ADDRESS`) for a URL of no use."""
+        check_url(url, Reach.CONFIGURED)
         return Reach.CONFIGURED if self.named and origin(url) in self.named else self.reach
 
     async def _post(self, request: Post) -> Reply:
@@ -85,10 +87,8 @@ class Driver:
         return reply
 
     async def _post_once(self, request: Post) -> Reply:
-        proof = {}
+        reach, proof = self._reach_of(request.url), {}
         if request.proof and self.proofs is not None:
             proof = {"dpop": self.proofs.proof("POST", request.url, self.clock())}
         headers = {**request.headers, **proof}
-        return await fetch(
-            request.url, self._reach_of(request.url), form=request.form, json=request.json, headers=headers
-        )
+        return await fetch(request.url, reach, form=request.form, json=request.json, headers=headers)

@@ -19,6 +19,11 @@ from .stored import Login, TokenStore
 OpenBrowser: TypeAlias = Callable[[str], Awaitable[str | None]]
 """An async function that opens an authorization URL; returns None, or the URL of the redirect if it has received that itself."""
 
+
+class NoBrowser(Exception):
+    """Raised by an `OpenBrowser` if there is no browser to open."""
+
+
 INVALID_CLIENT = "invalid_client"
 
 

@@ -20,7 +20,7 @@ from ..uris import split_url
 from .authorizer import Authorizer, open_authorizer
 from .client_authentication import ALGORITHM, PrivateKey
 from .code import code_grant
-from .flow import Flow, OpenBrowser
+from .flow import Flow, NoBrowser, OpenBrowser
 from .grants import Grant, IdentityProvider, client_credentials, enterprise_managed, jwt_bearer
 from .registration import ClientIdentity
 from .stored import TokenStore
@@ -31,16 +31,9 @@ Assertion: TypeAlias = str | Callable[[], Awaitable[str]]
 
 
 async def open_system_browser(url: str) -> None:
-    """Open a URL in the browser of the user.
-
-    Raises:
-        AuthorizationError: there is none.
-    """
+    """Open a URL in the browser of the user. Raises `NoBrowser` if there is none."""
     if not await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True):
-        raise AuthorizationError(
-            "no browser could be opened: pass browser=, or log in first with trio-mcp login URL --no-browser",
-            kind=Kind.LOGIN_REQUIRED,
-        )
+        raise NoBrowser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

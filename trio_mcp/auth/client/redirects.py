@@ -1,13 +1,14 @@
 """The page of this program to which a browser is redirected after a login (RFC 8252, 7.3).
 
-It checks nothing but the shape of the request: the flow checks what is in it. It listens on 127.0.0.1 only, and its first answer
-is the last.
+It listens on 127.0.0.1 only, and takes one request: for its own address and path, with the `state` of the login that is waiting.
+Any other gets an error, and the login goes on waiting: browsers ask for icons, and any page or program of this machine can send
+requests here. The flow checks everything else in the redirect.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ import trio
 
 from ...base.groups import UnwrappedErrors
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
+from .code import has_state, parameters
 
 PATH: Final = "/callback"
 MAX_REQUEST: Final = 16 * 1024
@@ -24,8 +26,11 @@ REQUEST_SECONDS: Final = 5.0
 MAX_CONNECTIONS: Final = 16
 """Connections of browsers at a time; some open several ahead."""
 
-DONE: Final = b"<!doctype html><title>trio-mcp</title><p>The login has come back. You can close this page.</p>"
-OTHER: Final = b"<!doctype html><title>trio-mcp</title><p>There is nothing here.</p>"
+TEXT: Final = "<!doctype html><title>trio-mcp</title><p>%s</p>"
+RETURNED: Final = TEXT % "You can close this page. The program where you began the login says whether it succeeded."
+REFUSED: Final = TEXT % "The login was refused, and nothing was stored. You can close this page."
+ANOTHER: Final = TEXT % "This is not the login that is waiting now. Begin again in the program."
+NOTHING: Final = TEXT % "There is nothing here."
 HEADERS: Final = (
     ("content-type", "text/html; charset=utf-8"),
     ("content-security-policy", "default-src 'none'"),
@@ -44,13 +49,15 @@ class RedirectPage:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
+        self._host = urlsplit(uri).netloc
+        self._state: str | None = None
         self._answer: str | None = None
         self._answered = trio.Event()
         self._places = trio.Semaphore(MAX_CONNECTIONS)
 
-    def expect(self) -> None:
-        """Wait for the redirect of another authorization URL."""
-        self._answer, self._answered = None, trio.Event()
+    def expect(self, state: str) -> None:
+        """Wait for the redirect of another authorization URL, which has this `state`."""
+        self._state, self._answer, self._answered = state, None, trio.Event()
 
     def answer(self, url: str) -> bool:
         """Take the URL of a redirect, and return whether it is the first one."""
@@ -82,16 +89,26 @@ class RedirectPage:
             event = http.next_event()
         if not isinstance(event, h11.Request):
             return
-        found = event.method == b"GET" and self._take(event.target.decode("latin-1"))
-        body = DONE if found else OTHER
+        status, text = self._take(event)
+        body = text.encode()
         length = ("content-length", str(len(body)))
-        response = h11.Response(status_code=200 if found else 404, headers=[*HEADERS, length])
+        response = h11.Response(status_code=status, headers=[*HEADERS, length])
         for each in (response, h11.Data(data=body), h11.EndOfMessage()):
             await stream.send_all(http.send(each) or b"")
 
-    def _take(self, target: str) -> bool:
-        path, _, query = target.partition("?")
-        return path == PATH and bool(query) and self.answer(f"{self.uri}?{query}")
+    def _take(self, request: h11.Request) -> tuple[int, str]:
+        """Take a request if it is the redirect, and return the status and the page of the response."""
+        path, _, query = request.target.decode("latin-1").partition("?")
+        hosts = [value.decode("latin-1").lower() for name, value in request.headers if name == b"host"]
+        # Another name may lead to this machine: a page of it could read the response (DNS rebinding).
+        if request.method != b"GET" or path != PATH or hosts != [self._host] or not query:
+            return 404, NOTHING
+        url = f"{self.uri}?{query}"
+        with suppress(AuthorizationError):
+            found = parameters(url)
+            if self._state is not None and has_state(found, self._state) and self.answer(url):
+                return 200, REFUSED if "error" in found else RETURNED
+        return 400, ANOTHER
 
 
 @asynccontextmanager

@@ -47,9 +47,14 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Browse:
-    """Open an authorization URL in a browser; the reply is the URL to which it redirected."""
+    """Open an authorization URL in a browser; the reply is the URL to which it redirected.
+
+    Attributes:
+        state: what that URL has in its parameter `state`.
+    """
 
     url: str = field(repr=False)
+    state: str = field(repr=False)
 
 
 T = TypeVar("T")
