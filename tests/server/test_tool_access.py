@@ -235,3 +235,26 @@ def test_restricted_items_are_looked_for_once_after_a_change(server: Server) -> 
     assert restricted.items() is restricted.items()
     server.remove_tool("clear")
     assert restricted.hideable() == ()
+
+
+@pytest.mark.parametrize("play_task", TASK_ERAS, ids=lambda kind: kind.era)
+async def test_a_task_is_its_principals_with_whatever_scopes_a_later_token_has(play_task: type[LegacyTask]) -> None:
+    server = Server("reports", version="1")
+
+    @server.tool(task=True, scopes=["admin"])
+    async def report(ctx: Context) -> str:
+        assert ctx.caller is not None
+        answer = await ctx.elicit("Which year?", int)
+        return f"{answer.content} for {sorted(ctx.caller.scopes)}"
+
+    async with talk_to(server) as talk:
+        talk.peer = Peer("ada", known_caller=Caller("ada", ["admin"]))
+        task = play_task(talk)
+        await task.open()
+        await task.start("report")
+        # The task goes on with the scopes of its call, which no later token takes away.
+        talk.peer = Peer("ada", known_caller=Caller("ada"))
+        await task.answer(2030)
+        assert (await task.result())["content"][0]["text"] == "2030 for ['admin']"
+        talk.peer = Peer("ben", known_caller=Caller("ben", ["admin"]))
+        assert (await task.reply(task.about("tasks/get")))["error"]["code"] == INVALID_PARAMS
