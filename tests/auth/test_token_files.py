@@ -21,7 +21,7 @@ from trio_mcp.auth.client.discovery import ServerMetadata
 from trio_mcp.auth.client.grants import Tokens
 from trio_mcp.auth.client.registration import Registration
 from trio_mcp.auth.client.stored import dump_login, parse_login
-from trio_mcp.auth.client.token_files import LOCK_SECONDS, default_folder
+from trio_mcp.auth.client.token_files import FOLDER_VARIABLE, LOCK_SECONDS, default_folder
 from trio_mcp.errors import AuthorizationErrorKind as Kind
 
 URL = "https://mcp.example/mcp"
@@ -159,6 +159,29 @@ async def test_a_file_that_others_can_read_or_write_is_refused_with_what_to_do(f
     await files.write(LOGIN)
     files.file_of(URL).chmod(mode)
     with pytest.raises(AuthorizationError, match="chmod 600") as caught:
+        await files.read(URL)
+    assert caught.value.kind is Kind.STORE
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777, 0o702, 0o720])
+async def test_a_folder_that_others_can_write_is_refused_with_what_to_do(files: TokenFiles, mode: int) -> None:
+    await files.write(LOGIN)
+    files.folder.chmod(mode)
+    for use in (files.read, files.delete, lambda _url: files.write(LOGIN), lambda _url: files.urls()):
+        with pytest.raises(AuthorizationError, match=f"chmod 700 {files.folder}") as caught:
+            await use(URL)
+        assert caught.value.kind is Kind.STORE
+    with pytest.raises(AuthorizationError):
+        async with files.lock(URL):
+            pass
+    files.folder.chmod(0o700)
+    assert await files.read(URL) == LOGIN
+
+
+async def test_a_folder_of_another_user_is_refused(files: TokenFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    await files.write(LOGIN)
+    monkeypatch.setattr("os.getuid", lambda: files.folder.stat().st_uid + 1)
+    with pytest.raises(AuthorizationError, match=FOLDER_VARIABLE) as caught:
         await files.read(URL)
     assert caught.value.kind is Kind.STORE
 

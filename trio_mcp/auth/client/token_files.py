@@ -73,9 +73,10 @@ class TokenFiles:
         """Return the login at a server, or None.
 
         Raises:
-            AuthorizationError: the file can be read by others, is a link, or is malformed.
+            AuthorizationError: the file can be read by others, is a link, or is malformed; or others can write the folder.
         """
         await trio.lowlevel.checkpoint()
+        self._check_folder()
         login = read_private(self.file_of(url))
         if login is not None and login.url != url:
             raise AuthorizationError(f"{self.file_of(url)} is of another server", kind=Kind.STORE)
@@ -101,6 +102,7 @@ class TokenFiles:
     async def delete(self, url: str) -> None:
         """Delete the login at a server; the lock file stays. Raises `AuthorizationError`."""
         await trio.lowlevel.checkpoint()
+        self._check_folder()
         try:
             self.file_of(url).unlink(missing_ok=True)
         except OSError as error:
@@ -109,6 +111,7 @@ class TokenFiles:
     async def urls(self) -> list[str]:
         """Return the URLs of the servers with a login, sorted. Raises `AuthorizationError`."""
         await trio.lowlevel.checkpoint()
+        self._check_folder()
         try:
             paths = sorted(self.folder.glob("*.json"))
         except OSError as error:
@@ -143,6 +146,25 @@ class TokenFiles:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise cannot("made", self.folder, error) from None
+        self._check_folder()
+
+    def _check_folder(self) -> None:
+        """Raise `AuthorizationError` if others can delete logins, or put other files in their place.
+
+        Its mode is not changed here: it may be a folder that is shared on purpose, such as /tmp.
+        """
+        try:
+            found = self.folder.stat()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise cannot("read", self.folder, error) from None
+        if found.st_uid != os.getuid():
+            text = f"{self.folder} is the folder of another user: name another one in {FOLDER_VARIABLE}"
+            raise AuthorizationError(text, kind=Kind.STORE)
+        if found.st_mode & 0o022:
+            text = f"other users can write to {self.folder}: chmod 700 {self.folder}, or name another one in {FOLDER_VARIABLE}"
+            raise AuthorizationError(text, kind=Kind.STORE)
 
     def __repr__(self) -> str:
         return f"TokenFiles({str(self.folder)!r})"
