@@ -22,6 +22,7 @@ from trio_mcp import (
     Client,
     Context,
     Elicit,
+    HttpOptions,
     PeerError,
     Provide,
     ResourceNotFound,
@@ -31,6 +32,7 @@ from trio_mcp import (
     accept,
     tool,
 )
+from trio_mcp.http.authenticator import Authenticator
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 from trio_mcp.session import Peer
@@ -826,6 +828,29 @@ def test_a_server_that_authenticates_is_not_mounted_in_an_open_one() -> None:
         Server("desk").mount("s", Protected("secret"))
     Protected("desk").mount("s", Protected("secret"))
     Protected("desk").mount("open", Server("open"))
+
+
+class Requiring(Authenticator):
+    def __init__(self, *scopes: str) -> None:
+        self.scopes = scopes
+
+    @property
+    def required(self) -> frozenset[str]:
+        return frozenset(self.scopes)
+
+    async def __call__(self, _headers: Any) -> str | None:
+        return None
+
+
+def test_the_scopes_that_a_mounted_server_requires_are_required_by_the_outer_one() -> None:
+    def requiring(name: str, *scopes: str) -> Server:
+        return Server(name, http=HttpOptions(authenticate=Requiring(*scopes)))
+
+    for outer in (requiring("desk", "read"), requiring("desk"), Protected("desk")):
+        with pytest.raises(ValueError, match=naming("secret", "desk", "write", "required=", "scopes=")):
+            outer.mount("s", requiring("secret", "read", "write"))
+    requiring("desk", "read", "write", "more").mount("s", requiring("secret", "read", "write"))
+    requiring("desk", "read").mount("s", requiring("secret"))
 
 
 def test_message_middleware_is_for_the_outer_server() -> None:

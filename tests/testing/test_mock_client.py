@@ -19,11 +19,32 @@ from naming import naming
 from pydantic import BaseModel
 from trio.testing import MockClock
 
-from trio_mcp import Caller, Context, Elicit, ElicitRouter, Server, ServiceOptions, accept, decline, dismiss
+from trio_mcp import (
+    Caller,
+    Context,
+    Elicit,
+    ElicitRouter,
+    HttpOptions,
+    Server,
+    ServiceOptions,
+    accept,
+    decline,
+    dismiss,
+)
+from trio_mcp.auth import CredentialsRejected, ProtectedResource, jwt
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
 from trio_mcp.server.registration import home_of, remember_home
-from trio_mcp.testing import Delay, Disconnect, MockClient, Never, SecondWorker, tool_use, unchecked_tool_use
+from trio_mcp.testing import (
+    Delay,
+    Disconnect,
+    MockClient,
+    Never,
+    SecondWorker,
+    TestIssuer,
+    tool_use,
+    unchecked_tool_use,
+)
 from trio_mcp.types import (
     ClientCapabilities,
     CreateMessageRequestParams,
@@ -284,6 +305,29 @@ async def test_the_server_sees_the_scopes_and_claims_of_the_caller(era: str) -> 
     refused = await MockClient(caller=Caller("ben", ["read"]), era=era).call((server, "whoami"))
     assert refused.is_error
     assert "write" in refused.text
+
+
+async def test_required_and_implied_scopes_count_without_http_too(era: str) -> None:
+    issuer = TestIssuer()
+    hook = ProtectedResource(
+        "http://127.0.0.1:8000/mcp",
+        jwt(issuer.url, keys=issuer.jwks),
+        required=["read"],
+        implied={"admin": ["read", "write"]},
+    )
+    server = Server("library", http=HttpOptions(authenticate=hook))
+
+    @server.tool(scopes=["write"])
+    async def scopes(ctx: Context) -> str:
+        assert ctx.caller is not None
+        return " ".join(sorted(ctx.caller.scopes))
+
+    admin = MockClient(caller=Caller("ann", ["admin"]), era=era)
+    assert (await admin.call((server, "scopes"))).text == "admin read write"
+    assert (await MockClient(caller=Caller("ben", ["read"]), era=era).call((server, "scopes"))).is_error
+    with pytest.raises(CredentialsRejected) as caught:
+        await MockClient(caller=Caller("cat", ["write"]), era=era).call((server, "scopes"))
+    assert caught.value.scopes == {"read"}
 
 
 async def test_the_server_sees_the_principal_and_the_capabilities(era: str) -> None:

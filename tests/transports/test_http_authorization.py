@@ -19,6 +19,7 @@ from trio_mcp import Caller, Context, HttpOptions, HttpRequest, HttpResponse, Se
 from trio_mcp.auth import CannotVerify, CredentialsRejected, ProtectedResource, any_of, introspection, jwt, static
 from trio_mcp.auth.challenges import Challenge, parse_challenges
 from trio_mcp.errors import AuthorizationError, AuthorizationErrorKind
+from trio_mcp.protocol.revisions import REQUIRED_SCOPES
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.server.replaceable import ReplaceableServer
 from trio_mcp.session import find_transport
@@ -219,6 +220,18 @@ async def test_an_operation_without_its_scopes_is_403_with_all_of_them(method: s
         assert (reply.status, challenge.error, challenge.scope) == (403, "insufficient_scope", "read write")
         assert challenge.resource_metadata == METADATA
         assert reply.json["id"] == 2
+
+
+async def test_the_error_names_the_scopes_of_the_challenge() -> None:
+    async with guarded(protected(required=["base", "read"])) as peer:
+        reply = await peer.post(*with_headers("tools/call", {"name": "write", "arguments": {}}, bearer("base", "read")))
+        assert challenge_of(reply).scope == "base read write"
+        assert reply.json["error"]["data"] == {REQUIRED_SCOPES: ["base", "read", "write"]}
+
+
+def with_headers(method: str, params: dict[str, Any], more: dict[str, str]) -> tuple[Any, dict[str, str]]:
+    body, headers = modern_request(method, params)
+    return body, headers | more
 
 
 async def test_a_subscription_of_a_session_without_its_scopes_is_403() -> None:
@@ -461,7 +474,7 @@ async def test_a_protected_server_is_mounted_in_a_protected_one_only() -> None:
     with pytest.raises(ValueError, match="authenticate="):
         Server("open").mount("lib", library(authenticate=protected()))
     outer = Server("outer", http=HttpOptions(authenticate=protected(required=["outer"])))
-    outer.mount("lib", library(authenticate=protected()))
+    outer.mount("lib", library(authenticate=protected(required=["outer"])))
     async with served(asgi_app(outer)) as peer:
         body, headers = modern_call("lib_whoami")
         assert (await peer.post(body, headers | GOOD)).status == 403

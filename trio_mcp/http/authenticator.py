@@ -63,6 +63,15 @@ class Authenticator(ABC):
         """Whether tools do not see the header `Authorization`: a token is for this server alone (L-AUTH-8s)."""
         return True
 
+    @property
+    def required(self) -> frozenset[str]:
+        """The scopes that every request needs."""
+        return frozenset()
+
+    def admitted(self, caller: Caller) -> Caller:
+        """Return a caller with the scopes that its own imply. Raises `CredentialsRejected` if it lacks one that is required."""
+        return caller
+
     @abstractmethod
     async def __call__(self, headers: Mapping[str, str]) -> str | Caller | None:
         """Return the caller of a request; None if it has no credentials.

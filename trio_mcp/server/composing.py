@@ -17,7 +17,7 @@ from ..runtime import ThreadLimiter
 from ..session.calls.services import CallOffers
 from ..session.options import ServiceOptions
 from ..session.subscriptions import Follower
-from ..session.transport import authenticates
+from ..session.transport import authenticates, required_scopes
 from ..types import Implementation
 from .registration import Registration
 from .registry import Registry
@@ -133,8 +133,9 @@ class Composition(Registration):
 
         Raises:
             ValueError: something that it offers has a name or a path that is taken here, or in a server in which this one is
-                mounted; the prefix is taken or invalid; the other server has this one in it; it authenticates its callers, or has
-                a tool search, and this one does not; or it has message middleware, which sees connections and not calls.
+                mounted; the prefix is taken or invalid; the other server has this one in it; it authenticates its callers,
+                requires scopes, or has a tool search, and this one does not; or it has message middleware, which sees
+                connections and not calls.
             TypeError: it is not a server.
             RuntimeError: this server is being served.
         """
@@ -150,6 +151,13 @@ class Composition(Registration):
             raise ValueError(
                 f"the server {other.identity.name!r} authenticates its callers, and {self.identity.name!r} does not: mounted "
                 "there, it would be open to everybody. Give the outer server authenticate=, too"
+            )
+        missing = required_scopes(other) - required_scopes(self)
+        if missing:
+            raise ValueError(
+                f"every request to the server {other.identity.name!r} needs the scopes {', '.join(sorted(missing))}, and one to "
+                f"{self.identity.name!r} does not: mounted there, they would not be checked. Add them to required= of the outer "
+                "server; or take them out of required= of the mounted one, and write scopes= for the items that need them"
             )
         self._check_search(other)
         self._check_routes(routes_below(prefix, other))

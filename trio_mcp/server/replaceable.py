@@ -256,6 +256,15 @@ class NewestAuthenticator(Authenticator):
         """See `Authenticator`."""
         return self._current.hides_credentials
 
+    @property
+    def required(self) -> frozenset[str]:
+        """See `Authenticator`."""
+        return self._current.required
+
+    def admitted(self, caller: Caller) -> Caller:
+        """See `Authenticator`."""
+        return self._current.admitted(caller)
+
     async def __call__(self, headers: Mapping[str, str]) -> str | Caller | None:
         """Return the caller of a request."""
         return await self._current(headers)

@@ -137,6 +137,14 @@ def authenticates(server: object) -> bool:
     return getattr(getattr(server, "http", None), "authenticate", None) is not None
 
 
+def required_scopes(server: object) -> frozenset[str]:
+    """Return the scopes that every request over HTTP needs, as a server says of itself."""
+    found: frozenset[str] = getattr(
+        getattr(getattr(server, "http", None), "authenticate", None), "required", frozenset()
+    )
+    return found
+
+
 class Transport(Protocol):
     """One way to carry messages. The options differ from transport to transport, so each documents its own."""
 

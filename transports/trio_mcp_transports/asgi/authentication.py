@@ -216,7 +216,7 @@ class Authentication:
         """Raise `HttpRejection` (403) if the sender of a request lacks a scope that it needs (RFC 6750, 3.1; L-AUTH-8s)."""
         missing = service.missing_scopes(message, lambda: peer.caller)
         if missing:
-            names = sorted(missing)
+            names = sorted(missing | self._hook.required)
             text = f"This needs the scopes {' '.join(names)}."
             rejection = self._rejection(403, "insufficient_scope", names, root, text)
             rejection.request_id = message.id

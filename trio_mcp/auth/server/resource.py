@@ -79,7 +79,19 @@ class ProtectedResource(Authenticator):
     async def __call__(self, headers: Mapping[str, str]) -> Caller | None:
         """Return the caller of a request; see `Authenticator`."""
         caller = await self._verifier(headers)
-        if caller is not None and not self._required <= caller.scopes:
+        return None if caller is None else self._checked(caller)
+
+    @property
+    def required(self) -> frozenset[str]:
+        """See `Authenticator`."""
+        return self._required
+
+    def admitted(self, caller: Caller) -> Caller:
+        """See `Authenticator`."""
+        return self._checked(self._complete(caller))
+
+    def _checked(self, caller: Caller) -> Caller:
+        if not self._required <= caller.scopes:
             raise CredentialsRejected(403, "insufficient_scope", "the token lacks a required scope", self._required)
         return caller
 

@@ -25,6 +25,7 @@ from ...base.unawaited import unawaited
 from ...client import Client, ClientOptions
 from ...client.handlers import as_root
 from ...client.target import open_target
+from ...http.authenticator import Authenticator
 from ...protocol.revisions import REVISIONS, TASKS_EXTENSION, Era
 from ...scripts import Script
 from ...server import AnyElicit, Context, Server
@@ -102,7 +103,8 @@ class MockClient:
         era: "modern", "legacy" or a revision such as "2025-06-18". The same script works in all.
         capabilities: what the client declares; by default everything that a script can answer.
         principal: the identity that the server takes the client for.
-        caller: the same with its scopes and claims: `Caller("alice", scopes=["notes:read"])`.
+        caller: the same with its scopes and claims: `Caller("alice", scopes=["notes:read"])`. A `ProtectedResource` of the server
+            adds the scopes that they imply, and refuses a caller without those that it requires.
 
     Attributes:
         questions: what the tools asked, in order.
@@ -112,6 +114,7 @@ class MockClient:
 
     Raises:
         TypeError, ValueError: an argument is invalid.
+        CredentialsRejected: from each call, the caller lacks a scope that every request to the server needs.
     """
 
     def __init__(
@@ -146,6 +149,7 @@ class MockClient:
         }
         self._roots = None if roots is None else [as_root(root) for root in roots]
         self._capabilities = ALL_CAPABILITIES if capabilities is None else capabilities
+        self._given = caller
         self._caller = caller_of(principal, caller)
         self._in_block = False
         self._connections: Connections | None = None
@@ -311,8 +315,15 @@ class MockClient:
         revision = REVISIONS.get(self._era)
         is_modern = self._era == "modern" if revision is None else revision.era is Era.MODERN
         may_move = any(script.has(may_be_second_worker) for script in self._scripts.values())
-        workers = Workers(server, self._caller, shares_keys=may_move)
+        workers = Workers(server, self._caller_at(server), shares_keys=may_move)
         return Attempt(workers, self._scripts, self._roots, self.questions, is_modern)
+
+    def _caller_at(self, server: Server) -> Caller | None:
+        """Return the caller as `authenticate=` of the server would let it in. Raises `CredentialsRejected`."""
+        hook = None if server.http is None else server.http.authenticate
+        return (
+            hook.admitted(self._given) if isinstance(hook, Authenticator) and self._given is not None else self._caller
+        )
 
     @asynccontextmanager
     async def _connection(self, server: Server) -> AsyncGenerator[Connection]:
