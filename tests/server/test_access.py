@@ -287,7 +287,12 @@ async def test_a_transport_learns_which_scopes_a_request_lacks(method: str, para
 def test_the_scopes_of_all_items_are_known() -> None:
     server = library()
     server.add_tool(suggest, scopes=["of-a-tool"])
-    assert server.registry.scopes() == {"admin", "read", "of-a-tool"}
+    assert server.registry.scopes_by_item() == {
+        "the tool suggest": {"of-a-tool"},
+        "the prompt scoped": {"admin"},
+        "the resource notes://scoped": {"admin"},
+        "the resource template users://{name}": {"admin", "read"},
+    }
 
 
 @pytest.mark.parametrize("wrong", [{"scopes": "admin"}, {"scopes": ["a b"]}, {"visible": True}])

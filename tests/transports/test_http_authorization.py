@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, modern_call, modern_request, served
+from naming import unnamed
 from trio.testing import MockClock
 
 from trio_mcp import Caller, Context, HttpOptions, HttpRequest, HttpResponse, Server, proxy
@@ -325,6 +326,20 @@ async def test_the_metadata_is_public(path: str) -> None:
         assert (await peer.start(b"", headers, method="POST", path=path).end()).status == 405
         preflight = await peer.start(b"", headers, method="OPTIONS", path=path).end()
         assert (preflight.status, preflight.headers["access-control-allow-headers"]) == (204, "*")
+
+
+async def test_without_authentication_a_warning_names_what_needs_scopes(caplog: pytest.LogCaptureFixture) -> None:
+    outer = Server("outer")
+    outer.mount("lib", library())
+    async with served(asgi_app(outer)):
+        pass
+    (record,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+    names = ["lib_write", "notes://lib/{name}", "lib_review", "authenticate="]
+    assert unnamed(record.getMessage(), *names) == []
+    caplog.clear()
+    async with served(asgi_app(outer, authenticate=protected())), served(asgi_app(Server("open"))):
+        pass
+    assert caplog.records == []
 
 
 async def test_all_scopes_of_the_server_are_in_the_metadata_if_the_author_says_so() -> None:

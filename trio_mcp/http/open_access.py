@@ -6,14 +6,20 @@ caller would have what they give access to. What is mounted in a server, and wha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final, NamedTuple, cast
 
 import trio
 
+from ..base.logs import peer_logger
 from ..errors import ConfigurationError
 from ..session.transport import authenticates
 from ..types import Implementation
+
+logger = peer_logger("trio_mcp.http")
+
+MAX_NAMED: Final = 5
+"""Items that one warning names."""
 
 CURE: Final = (
     'Give authenticate= to the call that serves it, such as run("http", authenticate=...). For a command line, write a file with '
@@ -80,6 +86,25 @@ async def check_open_commands(server: object) -> list[str]:
     if failures:
         raise failures.pop(0)
     return [behind.command for number, behind in enumerate(commands) if number in silent]
+
+
+def warn_unusable(server: object) -> None:
+    """Warn of what needs scopes in a server that is served without authentication: its callers have none."""
+    names = [*scopes_by_item(server)]
+    if names:
+        shown = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if names[MAX_NAMED:] else "")
+        logger.warning("these have scopes=, and cannot be used without authenticate=: %s", shown)
+
+
+def scopes_of(server: object) -> frozenset[str]:
+    """Return the scopes that the tools, resources and prompts of a server need."""
+    return frozenset[str]().union(*scopes_by_item(server).values())
+
+
+def scopes_by_item(server: object) -> Mapping[str, frozenset[str]]:
+    """Return the scopes of what needs some, by its name; nothing for a server of another project."""
+    found = getattr(getattr(server, "registry", None), "scopes_by_item", None)
+    return {} if found is None else cast("Callable[[], Mapping[str, frozenset[str]]]", found)()
 
 
 def all_within(server: object) -> Iterator[object]:

@@ -22,7 +22,7 @@ from ..types import (
     ServerCapabilities,
     ToolsCapability,
 )
-from .access import Access, Restricted
+from .access import Access, Restrictable, Restricted
 from .catalog import CHANGING, Catalog
 from .data.completion import Completions
 from .pages import Pages, PageSettings
@@ -188,15 +188,15 @@ class Registry:
             if (access := self.access_to(uri, turn)) is not None:
                 access.check(caller, f"the resource {uri[:128]}", partial(ResourceNotFound, uri))
 
-    def scopes(self) -> frozenset[str]:
-        """Return the scopes that the tools, prompts and resources need."""
-        restricted = [
-            *Restricted(self.tools).items(),
-            *Restricted(self.prompts).items(),
-            *self._restricted_resources.items(),
-            *self._restricted_templates.items(),
+    def scopes_by_item(self) -> Mapping[str, frozenset[str]]:
+        """Return the scopes of each tool, prompt, resource and template that needs some, by what people call it."""
+        items: list[tuple[str, Restrictable]] = [
+            *((f"the tool {name}", each) for name, each in self.tools.by_key.items()),
+            *((f"the prompt {name}", each) for name, each in self.prompts.by_key.items()),
+            *((f"the resource {uri}", each) for uri, each in self.resources.by_key.items()),
+            *((f"the resource template {uri}", each) for uri, each in self.templates.by_key.items()),
         ]
-        return frozenset(scope for _, access in restricted for scope in access.scopes)
+        return {name: each.access.scopes for name, each in items if each.access is not None and each.access.scopes}
 
     def reader_of_kept(self, uri: str) -> ResourceReader | None:
         """Return what reads a result that is kept behind a mounted proxy; None if it may be kept by the server itself."""

@@ -58,12 +58,6 @@ def default_limits(server: object) -> HttpLimits:
     return HttpLimits() if sessions is None else HttpLimits(sessions=sessions, websockets=sessions)
 
 
-def scopes_of_server(server: object) -> frozenset[str]:
-    """Return the scopes that the tools, resources and prompts of a server need; none for one of another project."""
-    found: Callable[[], frozenset[str]] | None = getattr(getattr(server, "registry", None), "scopes", None)
-    return frozenset() if found is None else found()
-
-
 logger = peer_logger("trio_mcp.http")
 
 
@@ -119,7 +113,7 @@ class McpApp(HttpApp):
         self._records = RepeatedRecords(logger)
         self.authentication: Authentication | None = None
         if options.authenticate is not None:
-            scopes = partial(scopes_of_server, server)
+            scopes = partial(open_access.scopes_of, server)
             self.authentication = Authentication(options.authenticate, prefix, scopes, self._records)
             self.authentication.check_endpoints(self._paths.endpoints)
         self._reader = MessageReader(self.limits, self.authentication or no_authentication(self._records))
@@ -270,6 +264,7 @@ class McpApp(HttpApp):
             if self.authentication is None:
                 # Again, since something may have been mounted meanwhile.
                 open_access.check_open(self.server)
+                open_access.warn_unusable(self.server)
                 self.unknown = await open_access.check_open_commands(self.server)
             async with (
                 in_residence(self.residence),
