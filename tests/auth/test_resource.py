@@ -193,6 +193,24 @@ def test_the_resource_is_where_the_server_is(resource: str, endpoints: list[str]
             hook.check_endpoints(endpoints, [])
 
 
+@pytest.mark.parametrize(
+    ("resource", "root", "fits"),
+    [
+        ("https://h.test/tools/mcp", "/tools", True),
+        ("https://h.test/tools/mcp", "/other", False),
+        ("https://h.test/mcp", "/tools", False),
+        ("https://h.test/x/tools/mcp", "/tools", False),
+    ],
+)
+def test_the_resource_is_below_the_prefix_of_the_proxy(resource: str, root: str, fits: bool) -> None:
+    hook = protected(resource)
+    if fits:
+        hook.check_endpoints(["/mcp"], [], root)
+    else:
+        with pytest.raises(ValueError, match=f"root_path=.*|{root}/mcp"):
+            hook.check_endpoints(["/mcp"], [], root)
+
+
 def test_a_scope_of_a_tool_that_clients_cannot_learn_of_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         protected(scopes="all").check_endpoints(["/mcp"], ["write"])

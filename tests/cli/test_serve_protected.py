@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
+from naming import unnamed
 
 from trio_mcp.auth import ProtectedResource
 from trio_mcp.cli.commands.serve import resource_of
-from trio_mcp.cli.errors import CommandError
+from trio_mcp.cli.errors import CommandError, Status
+from trio_mcp.cli.program import main
 
 RESOURCE = "https://mcp.example.com/mcp"
 
@@ -17,6 +22,33 @@ def test_the_two_options_make_a_protected_resource() -> None:
     assert found.resource == RESOURCE
     assert b"https://login.example.com" in found.documents([])["/.well-known/oauth-protected-resource"]
     assert resource_of(None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("scopes", "listed"), [([], ["read"]), (["all"], ["read", "write"]), (["read", "more"], ["more", "read"])]
+)
+def test_scopes_are_required_and_offered(scopes: list[str], listed: list[str]) -> None:
+    found = resource_of(RESOURCE, "jwt:https://login.example.com", ["read"], scopes)
+    assert found is not None
+    assert found.required == {"read"}
+    document = json.loads(found.documents(["write"])["/.well-known/oauth-protected-resource"])
+    assert document["scopes_supported"] == listed
+
+
+@pytest.mark.parametrize("options", [{"required": ["read"]}, {"scopes": ["all"]}])
+def test_scopes_without_tokens_are_an_error(options: dict[str, list[str]]) -> None:
+    with pytest.raises(CommandError, match="--auth"):
+        resource_of(None, None, **options)
+
+
+@pytest.mark.parametrize("option", ["--required-scope", "--scope"])
+def test_a_wrong_scope_names_its_option(
+    option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--resource", RESOURCE, "--auth", "jwt:https://login.example.com", option, "a b"]
+    assert main(["serve", "app.py", *words]) == Status.USAGE
+    assert unnamed(capsys.readouterr().err, option, "a b") == []
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ import logging
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, modern_call, modern_request, served
-from naming import unnamed
+from naming import naming, unnamed
 from trio.testing import MockClock
 
 from trio_mcp import Caller, Context, HttpOptions, HttpRequest, HttpResponse, Server, proxy
@@ -25,7 +26,7 @@ from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.server.replaceable import ReplaceableServer
 from trio_mcp.session import find_transport
 from trio_mcp.testing import TestIssuer
-from trio_mcp_transports.http import HttpLimits, McpApps, asgi_app
+from trio_mcp_transports.http import HttpLimits, McpApps, asgi_app, serve_http
 
 RESOURCE = "http://127.0.0.1:8000/mcp"
 PLACE = "/.well-known/oauth-protected-resource"
@@ -353,6 +354,28 @@ async def test_all_scopes_of_the_server_are_in_the_metadata_if_the_author_says_s
 async def document(peer: AsgiPeer, path: str, **options: str) -> str | None:
     reply = await peer.start(b"", {"host": "localhost"}, method="GET", path=path, **options).end()
     return json.loads(reply.body)["resource"] if reply.status == 200 else None
+
+
+@pytest.mark.parametrize("served_as", [lambda server: server, lambda server: {"/shop": server}], ids=["one", "by path"])
+def test_a_resource_that_is_not_below_the_root_path_is_an_error_at_the_start(served_as: Callable[[Server], Any]) -> None:
+    for resource in ("http://127.0.0.1:8000/mcp", "http://127.0.0.1:8000/shop/mcp"):
+        server = library(authenticate=protected(resource))
+        with pytest.raises(ValueError, match=naming(resource, "root_path=")):
+            asgi_app(served_as(server), root_path="/tools")
+
+
+@pytest.mark.parametrize("resource", [None, "https://h.test/mcp"])
+async def test_the_url_for_clients_is_printed_where_it_is_another_one(
+    resource: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook = protected(resource) if resource else static({"a-long-random-token": "bot"})
+    serving = partial(serve_http, library(), port=0, signals=False, authenticate=hook, allowed_hosts=["h.test"])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serving)
+        nursery.cancel_scope.cancel()
+    printed = capsys.readouterr().err
+    assert "http://127.0.0.1:" in printed
+    assert (unnamed(printed, resource) == []) if resource else printed.count("\n") == 1
 
 
 async def test_behind_a_root_path_the_metadata_is_below_it_too_and_the_challenge_says_so() -> None:

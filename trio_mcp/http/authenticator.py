@@ -64,6 +64,11 @@ class Authenticator(ABC):
         return True
 
     @property
+    def public_url(self) -> str | None:
+        """The URL to which clients connect; None if it is not known."""
+        return None
+
+    @property
     def required(self) -> frozenset[str]:
         """The scopes that every request needs."""
         return frozenset()
@@ -87,12 +92,13 @@ class Authenticator(ABC):
     def check(self) -> None:  # noqa: B027  most have nothing to check
         """Raise `ValueError` if the settings are incomplete; called by `HttpOptions`."""
 
-    def check_endpoints(self, endpoints: Collection[str], scopes: Collection[str]) -> None:  # noqa: B027  see above
+    def check_endpoints(self, endpoints: Collection[str], scopes: Collection[str], root: str = "") -> None:  # noqa: B027  see above
         """Raise `ValueError` if the settings do not fit the server; called when it starts.
 
         Args:
             endpoints: the paths at which it is served.
             scopes: those that its tools, resources and prompts need.
+            root: the path prefix under which a proxy publishes it; "" if that is not known.
         """
 
     async def prepare(self) -> None:  # noqa: B027  see above

@@ -257,6 +257,11 @@ class NewestAuthenticator(Authenticator):
         return self._current.hides_credentials
 
     @property
+    def public_url(self) -> str | None:
+        """See `Authenticator`."""
+        return self._current.public_url
+
+    @property
     def required(self) -> frozenset[str]:
         """See `Authenticator`."""
         return self._current.required
@@ -273,9 +278,9 @@ class NewestAuthenticator(Authenticator):
         """See `Authenticator`."""
         await self._current.prepare()
 
-    def check_endpoints(self, endpoints: Collection[str], scopes: Collection[str]) -> None:
+    def check_endpoints(self, endpoints: Collection[str], scopes: Collection[str], root: str = "") -> None:
         """See `Authenticator`."""
-        self._current.check_endpoints(endpoints, scopes)
+        self._current.check_endpoints(endpoints, scopes, root)
 
     def challenge(self, error: str = "", scopes: Collection[str] = (), root: str = "") -> Mapping[str, str]:
         """See `Authenticator`."""

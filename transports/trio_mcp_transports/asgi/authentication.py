@@ -129,9 +129,14 @@ class Authentication:
         self._scopes = scopes
         self._records = records
 
-    def check_endpoints(self, endpoints: Collection[str]) -> None:
+    @property
+    def public_url(self) -> str | None:
+        """See `Authenticator`."""
+        return self._hook.public_url
+
+    def check_endpoints(self, endpoints: Collection[str], root: str) -> None:
         """Raise `ValueError` if the server is not where the hook says; see `Authenticator`."""
-        self._hook.check_endpoints([self._prefix + path for path in endpoints], self._scopes())
+        self._hook.check_endpoints([self._prefix + path for path in endpoints], self._scopes(), root)
 
     async def prepare(self) -> None:
         """Get what the first request needs; a failure is logged."""

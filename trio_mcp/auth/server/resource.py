@@ -82,6 +82,11 @@ class ProtectedResource(Authenticator):
         return None if caller is None else self._checked(caller)
 
     @property
+    def public_url(self) -> str | None:
+        """See `Authenticator`."""
+        return self.resource
+
+    @property
     def required(self) -> frozenset[str]:
         """See `Authenticator`."""
         return self._required
@@ -99,14 +104,17 @@ class ProtectedResource(Authenticator):
         """See `Authenticator`."""
         self._verifier.check()
 
-    def check_endpoints(self, endpoints: Collection[str], scopes: Collection[str]) -> None:
+    def check_endpoints(self, endpoints: Collection[str], scopes: Collection[str], root: str = "") -> None:
         """See `Authenticator`; a scope of a tool that clients cannot learn of is a warning."""
-        path = urlsplit(self.resource).path or "/"
-        if not any(path.rstrip("/").endswith(endpoint.rstrip("/")) for endpoint in endpoints):
-            (endpoint, *_) = endpoints
+        path = urlsplit(self.resource).path
+        places = [root + endpoint for endpoint in endpoints]
+        # Without a known prefix any may be in front of it: a proxy adds that.
+        fits = path.rstrip("/").endswith if not root else path.rstrip("/").__eq__
+        if not any(fits(place.rstrip("/")) for place in places):
+            how = "root_path= is the prefix" if root else f"or serve it with path={path or '/'!r}"
             raise ValueError(
                 f"the resource {self.resource!r} is not where the server is: write the public URL of its endpoint, such as "
-                f"{origin(self.resource) + endpoint!r}, or serve it with path={path!r}"
+                f"{origin(self.resource) + places[0]!r}; {how}"
             )
         missing = set(scopes) - self._given
         if self._given and missing:

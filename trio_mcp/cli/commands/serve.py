@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial, reduce, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import click
 
@@ -38,7 +38,8 @@ examples:
   trio-mcp serve travel.py --sse
   trio-mcp serve travel.py --host 0.0.0.0 --allowed-host mcp.example.com
   trio-mcp serve travel.py --access-log --log-format json
-  trio-mcp serve travel.py --resource https://mcp.example.com/mcp --auth jwt:https://login.example.com
+  trio-mcp serve travel.py --resource https://mcp.example.com/mcp --auth jwt:https://login.example.com \\
+      --required-scope travel:read --scope all
   trio-mcp serve travel.py --port 8443 --certfile cert.pem --keyfile key.pem
   trio-mcp serve 'npx -y some-mcp-server'
   trio-mcp serve /travel=travel.py /shop=shop.py
@@ -62,6 +63,8 @@ OPTIONS_OF_ARGUMENTS: Final[Mapping[str, str]] = {
     "allowed_origins": "--allowed-origin",
     "resource": "--resource",
     "issuer": "--auth",
+    "required": "--required-scope",
+    "scopes": "--scope",
 }
 """The options of the command, by the arguments that errors name."""
 HTTP_OPTIONS: Final = ("host", "port", "path", "allowed_hosts", "allowed_origins", "drain")
@@ -146,6 +149,20 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
     metavar="jwt:ISSUER",
     help="The issuer of the access tokens, which are JWTs: the URL of an OAuth or OpenID provider; needs --resource.",
 )
+@click.option(
+    "--required-scope",
+    "required",
+    multiple=True,
+    metavar="SCOPE",
+    help="A scope that every access token needs; repeatable; needs --auth.",
+)
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="SCOPE|all",
+    help="A scope that clients may ask for, or all that the file names; repeatable; needs --auth.",
+)
 @click.option("--root-path", metavar="PATH", help="The path prefix under which a proxy publishes it.")
 @click.option(
     "--trusted-proxy",
@@ -166,6 +183,8 @@ def command_line(
     headers: Sequence[tuple[str, str]],
     resource: str | None,
     auth: str | None,
+    required: Sequence[str],
+    scopes: Sequence[str],
     root_path: str | None,
     trusted_proxies: Sequence[str],
     access_log: bool,
@@ -196,7 +215,7 @@ def command_line(
     if no_sessions:
         check_no_proxy(by_path.values() if by_path else targets)
     with http_errors():
-        options["authenticate"] = resource_of(resource, auth)
+        options["authenticate"] = resource_of(resource, auth, required, scopes)
         if by_path:
             if resource is not None:
                 raise CommandError(
@@ -232,14 +251,21 @@ def tls_of(certfile: str | None, keyfile: str | None) -> Tls | None:
     return Tls(certfile, keyfile, os.environ.get(KEYFILE_VARIABLE))
 
 
-def resource_of(resource: str | None, auth: str | None) -> Authenticator | None:
+def resource_of(
+    resource: str | None, auth: str | None, required: Sequence[str] = (), scopes: Sequence[str] = ()
+) -> Authenticator | None:
     """Return what authenticates the callers, if there is such an option.
+
+    Args:
+        scopes: those that clients may ask for; "all" alone for those of all tools, resources and prompts.
 
     Raises:
         CommandError: one of the two options is missing, or --auth is of an unknown kind.
         TypeError, ValueError: see `ProtectedResource` and `jwt`.
     """
     if resource is None and auth is None:
+        if required or scopes:
+            raise CommandError("--required-scope and --scope are of access tokens: give --resource and --auth, too")
         return None
     if resource is None or auth is None:
         raise CommandError(
@@ -250,7 +276,8 @@ def resource_of(resource: str | None, auth: str | None) -> Authenticator | None:
         raise CommandError(
             f"--auth {kind!r:.40} is unknown: write --auth jwt:https://login.example.com, or write a file for more"
         )
-    return authorization.ProtectedResource(resource, authorization.jwt(issuer))
+    offered: Sequence[str] | Literal["all"] = "all" if [*scopes] == ["all"] else scopes
+    return authorization.ProtectedResource(resource, authorization.jwt(issuer), scopes=offered, required=required)
 
 
 def paths_of(targets: Sequence[str]) -> dict[str, str]:

@@ -83,6 +83,7 @@ class McpApp(HttpApp):
         options: how it is served; see `served_options`.
         event_store: stores the messages of legacy streams for clients that resume them; by default in memory.
         prefix: of the server among several of one application; "" for one alone.
+        root: the prefix under which a proxy publishes the application.
 
     Raises:
         ValueError: what authenticates callers says that the server is somewhere else.
@@ -98,7 +99,12 @@ class McpApp(HttpApp):
     """
 
     def __init__(
-        self, server: SharedServer, options: HttpOptions, event_store: EventStore | None, prefix: str = ""
+        self,
+        server: SharedServer,
+        options: HttpOptions,
+        event_store: EventStore | None,
+        prefix: str = "",
+        root: str = "",
     ) -> None:
         if options.authenticate is None:
             open_access.check_open(server)
@@ -115,7 +121,7 @@ class McpApp(HttpApp):
         if options.authenticate is not None:
             scopes = partial(open_access.scopes_of, server)
             self.authentication = Authentication(options.authenticate, prefix, scopes, self._records)
-            self.authentication.check_endpoints(self._paths.endpoints)
+            self.authentication.check_endpoints(self._paths.endpoints, (root or options.root_path).rstrip("/"))
         self._reader = MessageReader(self.limits, self.authentication or no_authentication(self._records))
         self._post_checks = PostChecks(self.access)
         self.unknown: list[str] = []

@@ -295,7 +295,11 @@ def apps_by_path(servers: Mapping[str, SharedServer], keywords: HttpKeywords, tl
     event_store = keywords.get("event_store")
     apps = {
         prefix: McpApp(
-            server, replace(own, tls=None, root_path="", trusted_proxies=(), access_log=False), event_store, prefix
+            server,
+            replace(own, tls=None, root_path="", trusted_proxies=(), access_log=False),
+            event_store,
+            prefix,
+            process.root_path,
         )
         for server, (prefix, own) in zip(servers.values(), options.items(), strict=True)
     }

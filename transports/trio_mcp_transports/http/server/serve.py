@@ -317,7 +317,8 @@ class Announcement(trio.TaskStatus[list[str]]):
             streamable += own[0]
             sse += own[1]
             if self._announce:
-                announce_server(app.server.identity.name, [*own[0], *own[1]])
+                public = None if app.authentication is None else app.authentication.public_url
+                announce_server(app.server.identity.name, [*own[0], *own[1]], public)
             if self._opened is not None and app.unknown:
                 warn_unknown(self._opened, app.unknown)
         notify("READY=1")
@@ -334,13 +335,19 @@ def warn_unknown(opened: str, commands: Sequence[str]) -> None:
     )
 
 
-def announce_server(name: str, urls: Sequence[str]) -> None:
-    """Write to stderr where a server is: a line for its user, or a record where all lines are JSON."""
+def announce_server(name: str, urls: Sequence[str], public: str | None) -> None:
+    """Write to stderr where a server is: a line for its user, or a record where all lines are JSON.
+
+    Args:
+        public: the URL for which tokens are issued: clients must connect to it, and not to another one of the same server.
+    """
     text = f"{name} serves MCP at {', '.join(urls)}"
     if logs_json():
-        logger.info("%s", text, extra={"fields": {"urls": [*urls]}})
-    else:
-        sys.stderr.write(f"{text}\n")
+        logger.info("%s", text, extra={"fields": {"urls": [*urls], **({"resource": public} if public else {})}})
+        return
+    sys.stderr.write(f"{text}\n")
+    if public is not None and public not in urls:
+        sys.stderr.write(f"clients of {name} connect to {public}, which leads to it\n")
 
 
 CALL_SHARE_OF_DRAIN = 0.7
