@@ -95,7 +95,7 @@ def translate_errors(*, starts_file: bool = False, failed: str = "the server cou
     except LocalProtocolError as error:
         raise CommandError(str(error)) from error
     except AuthorizationError as error:
-        raise CommandError(str(error), Status.UNREACHABLE if error.kind in NOT_REACHED else Status.REFUSED) from error
+        raise CommandError(str(error), status_of(error)) from error
     except McpError as error:
         raise CommandError(str(error), Status.REFUSED) from error
     # The reader of the output has left. This is not about the server.
@@ -103,6 +103,11 @@ def translate_errors(*, starts_file: bool = False, failed: str = "the server cou
         raise
     except OSError as error:
         raise CommandError(f"{failed}: {error}", Status.UNREACHABLE) from error
+
+
+def status_of(error: AuthorizationError) -> Status:
+    """Return the exit status for a login that failed, or is not there."""
+    return Status.UNREACHABLE if error.kind in NOT_REACHED else Status.REFUSED
 
 
 def rejected(why: str, missing: JsonValue) -> CommandError:

@@ -33,7 +33,7 @@ from ..types import ClientCapabilities, Implementation, JsonObject, JsonValue, M
 from .offers import HostRequest
 from .passing import Passage
 from .rounds import as_object
-from .upstream import Reply, Upstream
+from .upstream import Reply, Upstream, failure_text
 
 # Finding out which era a server speaks, for a host that has chosen one.
 
@@ -217,7 +217,7 @@ def reject_handshake(request: HostRequest, reply: Reply) -> None:
         case ErrorResponse(_, error):
             request.finish(error)
         case Malformed(error):
-            request.finish(ErrorDetail(INTERNAL_ERROR, f"the server did not answer initialize: {error}"))
+            request.finish(ErrorDetail(INTERNAL_ERROR, failure_text(error, "the server did not answer initialize")))
         case Unanswered(_, why):
             request.finish(ErrorDetail(INTERNAL_ERROR, f"the server did not answer initialize: {why}"))
 

@@ -53,7 +53,7 @@ from .bindings import TASK_LIST, Bindings, no_task_list, without_task_list
 from .offers import NOTHING, STRAY_SECONDS, HostRequest, host_of
 from .rounds import ASKING, MAX_ROUNDS, Round, as_object, read_round, retried
 from .streams import HostStreams, id_in
-from .upstream import Upstream
+from .upstream import Upstream, failure_text
 
 logger = peer_logger("trio_mcp.relay")
 
@@ -266,7 +266,7 @@ class Passage:
             case Batch():
                 self._take_batch(message, envelope)
             case Malformed(error, answers):
-                self._fail(answers, message, f"the server sent something that is no answer: {error}")
+                self._fail(answers, message, failure_text(error, "the answer of the server is malformed"))
 
     def _take_batch(self, batch: Batch, whole: Envelope[Received]) -> None:
         """Take the messages of an array one by one (2025-03-26); elsewhere it fails the requests that it answers."""

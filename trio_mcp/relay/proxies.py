@@ -17,7 +17,7 @@ from ..base.groups import single_exception
 from ..base.logs import peer_logger
 from ..client import Client
 from ..client.target import connectable, open_lasting_target
-from ..errors import Disconnected
+from ..errors import AuthorizationError, Disconnected
 from ..protocol.revisions import IDEMPOTENCY_KEY, REPEAT_OF
 from ..runtime import Lane
 from ..server.composing import Composition
@@ -136,6 +136,7 @@ class Proxy(RelayServer):
         """Serve over a transport until it ends; see `Server.serve`.
 
         Raises:
+            AuthorizationError: the server of the only host asks for a login, and this program has none.
             Disconnected: the session of the only host cannot go on at the server, and the host has not left.
             OSError: the server of the only host cannot be started or reached.
         """
@@ -150,6 +151,8 @@ class Proxy(RelayServer):
                 raise failure
             finally:
                 del failure
+        if isinstance(self.failure, AuthorizationError):
+            raise self.failure.with_traceback(None)
         if self.failure is not None:
             raise Disconnected(f"the server {self.identity.name!r} has gone: {self.failure}")
 

@@ -13,6 +13,7 @@ import trio
 from ..base.checks import check_int
 from ..base.logs import peer_logger
 from ..base.shared_limits import RUNNING_CALLS
+from ..errors import AuthorizationError
 from ..http.open_access import Behind
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime.quota import Quota
@@ -85,7 +86,7 @@ class RelayServer:
         self.identity = Implementation(name=name or NAME, version="0")
         self._server_name = "the server" if name is None else f"the server {name!r}"
         self.options = ServiceOptions() if options is None else check_service(options)
-        self.failure: str | None = None
+        self.failure: str | AuthorizationError | None = None
         self._connect = connect
         self._answers = Answers(backfill)
         self._ring: KeyRing | None = None
@@ -116,7 +117,7 @@ class RelayServer:
 
     @asynccontextmanager
     async def _open(
-        self, connect: Connect, on_lost: Callable[[str], None], *, one_of_several: bool
+        self, connect: Connect, on_lost: Callable[[str | AuthorizationError], None], *, one_of_several: bool
     ) -> AsyncIterator[Service]:
         bindings, limits = self._bound(), self.options.actors
         async with trio.open_nursery() as nursery:
@@ -158,7 +159,7 @@ class RelayServer:
             self._ring = self.options.keys or KeyRing.from_environment() or KeyRing.random()
         return Bindings(self._ring, audience_of(self.identity.name, self._leads_to, outer))
 
-    def _on_lost(self, why: str) -> None:
+    def _on_lost(self, why: str | AuthorizationError) -> None:
         self.failure = why
 
     def __repr__(self) -> str:

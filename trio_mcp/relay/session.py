@@ -25,7 +25,7 @@ import trio
 
 from ..base.groups import single_exception
 from ..base.logs import RepeatedRecords, peer_logger
-from ..errors import LimitExceeded, RemoteProtocolError
+from ..errors import AuthorizationError, LimitExceeded, RemoteProtocolError
 from ..protocol.codec.reading import Inbound
 from ..protocol.connection import Rejected
 from ..protocol.jsonrpc import (
@@ -93,7 +93,7 @@ class RelaySession(ServerSession):
         bindings: Bindings,
         connect: Connect,
         start: Callable[..., None],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[str | AuthorizationError], None],
         name: str,
         keeps_session: bool,
         max_sessions: int,
@@ -194,7 +194,7 @@ class RelaySession(ServerSession):
         if self._shared and message.id in self.connection.open_ids:
             problem = RemoteProtocolError(f"the id {message.id!r} is in use", code=INVALID_REQUEST)
         elif self._lost is not None:
-            problem = RemoteProtocolError(GONE.format(self._name, self._lost), code=INTERNAL_ERROR)
+            problem = RemoteProtocolError(self._lost, code=INTERNAL_ERROR)
         elif self._opening.is_full:
             problem = RemoteProtocolError(
                 f"{MAX_WAITING} messages, or {MAX_WAITING_BYTES} bytes, wait for the server to start, and no more",
@@ -270,7 +270,7 @@ class RelaySession(ServerSession):
 
     def close(self, reason: CancelReason) -> None:
         """End the connection to the server, and with it all that the proxy answers."""
-        self._lost = self._lost or "the session has ended"
+        self._lost = self._lost or GONE.format(self._name, "the session has ended")
         self._principals.close_all(reason)
         self._scope.cancel()
         if self._translation is not None:
@@ -338,24 +338,25 @@ class RelaySession(ServerSession):
 
     async def _run(self) -> None:
         """Connect to the server, and stay connected until either side leaves."""
-        why = "the connection was closed"
+        why: str | AuthorizationError = "the connection was closed"
         with self._scope:
             try:
                 async with self._connect() as channel:
                     why = await self._relay(channel)
             except Exception as error:  # noqa: BLE001  every host gets it as an error, and the proxy goes on
                 failure = single_exception(error)
-                why = str(failure)
+                why = failure if isinstance(failure, AuthorizationError) else str(failure)
                 logger.info("the server could not be reached: %s", failure)
         if not self._scope.cancelled_caught:
             self._end(why)
 
-    def _end(self, why: str) -> None:
-        self._lost = why
+    def _end(self, why: str | AuthorizationError) -> None:
+        # The text of an `AuthorizationError` names the server, and what its user has to do.
+        self._lost = text = GONE.format(self._name, why) if isinstance(why, str) else str(why)
         if self._passage is not None:
-            self._passage.fail_all(GONE.format(self._name, why))
+            self._passage.fail_all(text)
         for target in list(self.requests):
-            target.finish(ErrorDetail(INTERNAL_ERROR, GONE.format(self._name, why)))
+            target.finish(ErrorDetail(INTERNAL_ERROR, text))
         self._opening.waiting.clear()
         self._on_lost(why)
         # Modern requests over HTTP belong to no session: the next one connects again.

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import trio
 
+from ..errors import RequestRejected
 from ..protocol.http.headers import ParameterHeaders, headers_of
 from ..protocol.jsonrpc import (
     ErrorResponse,
@@ -178,3 +179,8 @@ class Upstream:
             return known.headers(arguments)
         except ValueError:
             return {}  # no header can hold it: the server says so
+
+
+def failure_text(error: Exception, what: str) -> str:
+    """Return why there is no answer of the server: its rejection as it is, which names the server, or else what happened."""
+    return str(error) if isinstance(error, RequestRejected) else f"{what}: {error}"

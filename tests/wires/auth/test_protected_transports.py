@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import httpx2
 import pytest
 import trio
 from oidc_provider import free_port
-from serving import served
+from serving import IMPORTS, child, served
+from talk import modern_meta
 
 from trio_mcp import Client, Context, HttpOptions, Server, proxy
 from trio_mcp.auth import ProtectedResource, jwt
+from trio_mcp.cli.errors import Status
 from trio_mcp.errors import McpError
 from trio_mcp.testing import TestIssuer
 
@@ -83,6 +88,40 @@ async def test_a_protected_proxy_sends_its_own_credentials_and_not_those_of_its_
             async with Client.connect(resource, headers={"authorization": f"Bearer {token}"}) as client:
                 assert (await client.call_tool("seen")).data["authorization"] == "Bearer of-the-proxy"
         nursery.cancel_scope.cancel()
+
+
+INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+    b'"clientInfo":{"name":"host","version":"1"}}}\n'
+)
+LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
+DISCOVER = (
+    json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": modern_meta()}}).encode()
+    + b"\n"
+)
+
+
+@pytest.mark.parametrize(
+    "messages", [[INITIALIZE], [INITIALIZE, LIST], [DISCOVER]], ids=["handshake", "list", "modern"]
+)
+async def test_a_proxy_without_a_login_names_the_command_to_its_host_and_its_user(
+    messages: list[bytes], tmp_path: Path
+) -> None:
+    port = free_port()
+    login = f"log in first: trio-mcp login http://127.0.0.1:{port}/mcp"
+    script = tmp_path / "command.py"
+    script.write_text("import sys\nfrom trio_mcp.cli.program import main\nsys.exit(main(sys.argv[1:]))\n")
+    environment = {**os.environ, **IMPORTS, "TRIO_MCP_AUTH_DIR": str(tmp_path / "auth")}
+    async with (
+        protected(port),
+        child(script, "run", f"http://127.0.0.1:{port}/mcp", strict=False, env=environment) as command,
+    ):
+        for message in messages:
+            await command.send(message)
+            assert json.loads(await command.line())["error"]["message"] == login
+        if messages == [DISCOVER]:
+            assert (await command.error_line()).decode() == f"trio-mcp: {login}"
+            assert await command.end() == Status.REFUSED
 
 
 @pytest.mark.parametrize(

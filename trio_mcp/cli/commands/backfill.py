@@ -12,7 +12,7 @@ from typing import Protocol
 
 import click
 
-from ...errors import McpError
+from ...errors import AuthorizationError, McpError
 from ...relay import Backfill, OnForm, RelayServer
 from ...relay.server import MAX_SESSIONS
 from ...relay.upstream_access import behind_target, words_of
@@ -20,7 +20,7 @@ from ...sampling import SamplingProvider
 from ...server.running import run_process, serve_over
 from ..command import command
 from ..connecting import started
-from ..errors import CommandError, Status
+from ..errors import CommandError, Status, status_of
 from ..parameters import WholeNumber, header_option
 from ..targets.passing import check_no_password, connection, proxy_errors, transport_options
 from ..targets.target import SCHEME, CommandTarget, PythonTarget, UrlTarget, read_target
@@ -119,6 +119,8 @@ def command_line(
             stack.enter_context(http_errors())
         with proxy_errors():
             run_process(partial(serve, model_api, http if over_http else None, relay))
+    if isinstance(relay.failure, AuthorizationError):
+        raise CommandError(str(relay.failure), status_of(relay.failure))
     if relay.failure is not None:
         raise CommandError(f"the server has gone: {relay.failure}", Status.UNREACHABLE)
     return 0

@@ -11,13 +11,13 @@ import trio
 
 from ...base.groups import single_exception
 from ...client.target import check_url, open_target
-from ...errors import ConfigurationError, McpError
+from ...errors import AuthorizationError, ConfigurationError, McpError
 from ...http.open_access import check_open, check_open_commands
 from ...relay import Connect, Proxy, proxy
 from ...relay.upstream_access import ASKS, ASKS_NOTHING, UNKNOWN
 from ...server.running import LOADS_ONLY, RunCalled
 from ...session import MessageChannel, as_message_channel
-from ..errors import CommandError, Status
+from ..errors import CommandError, Status, status_of
 from .loading import load_python
 from .logins import login_for, stored_login_for
 from .target import CommandTarget, PythonTarget, Target, UrlTarget
@@ -142,6 +142,8 @@ def command_error(error: Exception) -> Exception:
     """Return the error for the user of a proxy that could not be started."""
     if isinstance(error, OSError):
         return CommandError(f"the server could not be started: {error}", Status.UNREACHABLE)
+    if isinstance(error, AuthorizationError):
+        return CommandError(str(error), status_of(error))
     if isinstance(error, McpError) and not isinstance(error, ConfigurationError):
         return CommandError(str(error), Status.UNREACHABLE)
     return error
