@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from naming import naming
 from oauth_world import ISSUER, URL, ResourceServer, World, expired, send
 
 from trio_mcp.auth import (
@@ -401,6 +402,17 @@ async def test_a_login_of_another_client_is_not_used(world: World, change: dict[
     await log_in(world.settings(store=store), URL)
     async with OAuth(interactive=False, store=store, **change).open(URL) as authorizer:
         assert await authorizer.tokens() is None
+
+
+@pytest.mark.parametrize("at_token_endpoint", [True, False])
+async def test_a_scope_that_is_not_granted_is_named_with_what_to_write(world: World, at_token_endpoint: bool) -> None:
+    if at_token_endpoint:
+        world.token_errors = ["invalid_scope"]
+    else:
+        world.redirect = {"code": None, "error": "invalid_scope"}
+    with pytest.raises(AuthorizationError, match=naming("invalid_scope", "odd", "scopes=", "--scope")) as caught:
+        await log_in(world.settings(scopes=["odd"]), URL)
+    assert caught.value.oauth_error == "invalid_scope"
 
 
 async def test_a_browser_function_that_fails_is_named_without_its_text(world: World) -> None:

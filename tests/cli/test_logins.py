@@ -24,6 +24,7 @@ from trio_mcp.mcp_json import OAuthClient
 
 URL = "https://mcp.example.com/mcp"
 ISSUER = "https://login.example.com"
+PAGE = f"{ISSUER}/authorize?state=s"
 LOGIN = Login(
     url=URL,
     resource=URL,
@@ -68,15 +69,35 @@ def test_the_options_of_login_are_those_of_the_settings(settings: list[OAuth], t
 @pytest.mark.parametrize("variable", [None, "DISPLAY", "WAYLAND_DISPLAY", "BROWSER"])
 @pytest.mark.parametrize("words", [[], ["--no-browser"]])
 def test_the_browser_is_opened_where_there_is_a_display(
-    settings: list[OAuth], monkeypatch: pytest.MonkeyPatch, variable: str | None, words: list[str]
+    settings: list[OAuth],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variable: str | None,
+    words: list[str],
 ) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     if variable is not None:
         monkeypatch.setenv(variable, "x")
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
     assert main(["login", URL, *words]) == Status.OK
-    assert (settings[0].browser is None) == (variable is not None and not words)
+    assert settings[0].browser is not None
+    assert trio.run(settings[0].browser, PAGE) is None
+    shown = capsys.readouterr().out.splitlines()
+    assert (opened, shown) == (([PAGE], []) if variable is not None and not words else ([], [PAGE]))
+
+
+def test_the_url_of_the_page_is_written_if_no_browser_can_be_opened(
+    settings: list[OAuth], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BROWSER", "x")
+    monkeypatch.setattr("webbrowser.open", lambda _url: False)
+    assert main(["login", URL]) == Status.OK
+    assert settings[0].browser is not None
+    assert trio.run(settings[0].browser, PAGE) is None
+    assert capsys.readouterr().out == f"{PAGE}\n"
 
 
 @pytest.mark.parametrize(

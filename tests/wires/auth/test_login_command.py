@@ -128,15 +128,23 @@ async def test_the_url_of_the_last_page_can_be_pasted(idp: Provider, environment
     ours, theirs = pty.openpty()
     async with protected(idp.issuer) as url:
         process = await trio.lowlevel.open_process(
-            [*COMMAND, "login", url, "--no-browser"], stdin=theirs, stdout=subprocess.PIPE, env=environment
+            [*COMMAND, "login", url, "--no-browser"],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
         )
         os.close(theirs)
         try:
             with trio.fail_after(LIMIT):
                 assert process.stdout is not None
                 page = (await process.stdout.receive_some(65536)).decode().strip()
-                os.write(ours, f"{await agree(page)}\n".encode())
+                os.write(ours, f"\ncode=x\n{await agree(page)}\n".encode())
                 assert await process.wait() == 0
+                assert process.stderr is not None
+                said = b"".join([bytes(chunk) async for chunk in process.stderr]).decode()
+                # The empty line and the half of a URL are answered.
+                assert said.count("begins with http://") == 2
         finally:
             process.kill()
             os.close(ours)

@@ -13,7 +13,7 @@ from .discovery import Resource, discover
 from .grants import DPOP, ClientAtServer, Grant, Tokens
 from .registration import ClientIdentity, Registration, register
 from .scopes import choose_scopes
-from .steps import Steps
+from .steps import Steps, shown
 from .stored import Login, TokenStore
 
 OpenBrowser: TypeAlias = Callable[[str], Awaitable[str | None]]
@@ -25,6 +25,7 @@ class NoBrowser(Exception):
 
 
 INVALID_CLIENT = "invalid_client"
+INVALID_SCOPE = "invalid_scope"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -91,6 +92,8 @@ def log_in(flow: Flow, grant: Grant, request: LoginRequest, clock: Callable[[], 
     try:
         tokens = yield from grant(client_at(flow, resource, registration, request, clock), scope)
     except AuthorizationError as error:
+        if error.oauth_error == INVALID_SCOPE:
+            raise wrong_scope(error, scope) from None
         # The server has forgotten the client that it had registered.
         if error.oauth_error != INVALID_CLIENT or registration is not known:
             raise
@@ -105,6 +108,13 @@ def log_in(flow: Flow, grant: Grant, request: LoginRequest, clock: Callable[[], 
         requested=scope,
         dpop_key=request.dpop_key,
     )
+
+
+def wrong_scope(error: AuthorizationError, scope: str | None) -> AuthorizationError:
+    """Return the error for scopes that the authorization server does not grant, with those and what to write."""
+    asked = f"the scopes {shown(scope)}" if scope else "its default scopes"
+    text = f"{error.args[0]}; {asked} were requested: choose others with scopes= (--scope)"
+    return AuthorizationError(text, kind=error.kind, oauth_error=error.oauth_error)
 
 
 def scopes_for(flow: Flow, resource: Resource, request: LoginRequest) -> str | None:

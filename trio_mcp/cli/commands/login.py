@@ -12,7 +12,9 @@ from typing import Final
 import click
 
 from ... import auth
+from ...auth.client.flow import NoBrowser
 from ...auth.client.logins import log_in
+from ...auth.client.options import open_system_browser
 from ...auth.client.stored import Login
 from ...base.regular_files import MAX_CONFIGURATION, read_regular
 from ...base.values import shown_url
@@ -76,7 +78,7 @@ def command_line(
             scopes=[*scopes] or None,
             issuer=issuer,
             redirect_port=port or 0,
-            browser=None if has_display() and not no_browser else partial(show_page, as_json=as_json),
+            browser=partial(show_page if no_browser or not has_display() else open_page, as_json=as_json),
         )
     except (ValueError, TypeError) as error:
         raise CommandError(str(error)) from error
@@ -119,6 +121,15 @@ def has_display() -> bool:
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in DISPLAYS)
 
 
+async def open_page(url: str, *, as_json: bool) -> str | None:
+    """Open the page of a login in a browser; if there is none, do what `show_page` does."""
+    try:
+        await open_system_browser(url)
+    except NoBrowser:
+        return await show_page(url, as_json=as_json)
+    return None
+
+
 async def show_page(url: str, *, as_json: bool) -> str | None:
     """Write the URL of a login; return the URL of the redirect if the user pastes that.
 
@@ -136,10 +147,9 @@ async def show_page(url: str, *, as_json: bool) -> str | None:
     note("If the last page cannot be shown, paste its URL here and press Enter.")
     while True:
         line = await terminal.ask("")
-        if line is None:
-            return None
-        if line.strip().startswith("http"):
-            return line.strip()
+        if line is None or line.strip().startswith("http"):
+            return line and line.strip()
+        note("That is not the URL of the last page, which begins with http:// and has code= in it. Paste it again.")
 
 
 def note_login(login: Login) -> None:
