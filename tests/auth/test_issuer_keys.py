@@ -12,7 +12,7 @@ from provider import METADATA, Provider, use
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Caller
-from trio_mcp.auth import CannotVerify, CredentialsRejected, jwt
+from trio_mcp.auth import CannotVerify, CredentialsRejected, ProtectedResource, any_of, introspection, jwt
 from trio_mcp.auth.server.verifier import CachingVerifier, Verified, VerifiedTokens
 from trio_mcp.http.authenticator import Authenticator
 
@@ -106,6 +106,53 @@ async def test_a_client_that_leaves_does_not_end_the_fetch_that_others_wait_for(
     assert "bob" in outcomes
     assert first.cancelled_caught
     assert provider.requests["/jwks"] == 1
+
+
+@pytest.mark.parametrize("kind", ["jwt", "any_of", "resource", "introspection"])
+async def test_a_client_of_a_server_that_leaves_ends_at_once_and_the_fetch_goes_on(
+    provider: Provider, kind: str, autojump_clock: MockClock
+) -> None:
+    verifier = jwt(provider.url, audience=AUDIENCE)
+    hooks: dict[str, Authenticator] = {
+        "jwt": verifier,
+        "any_of": any_of(verifier, jwt("https://other.example", audience=AUDIENCE, realm="other")),
+        "resource": ProtectedResource(AUDIENCE, jwt(provider.url)),
+        "introspection": introspection(provider.url, client_id="c", client_secret="s", audience=AUDIENCE),
+    }
+    hook, request = hooks[kind], headers(provider)
+    async with trio.open_nursery() as nursery:
+        # It begins with a failure, after which the next request tries again.
+        provider.status = 503
+        nursery.start_soon(hook.run)
+        await trio.sleep(2)
+        provider.status, provider.seconds = 200, 1
+        provider.requests.clear()
+        began = trio.current_time()
+        with trio.move_on_after(0.1) as leaving:
+            await outcome(hook, request)
+        assert leaving.cancelled_caught
+        assert trio.current_time() - began == pytest.approx(0.1)
+        await trio.sleep(4)
+        assert provider.requests[METADATA] == 1
+        if kind != "introspection":
+            assert provider.requests["/jwks"] == 1
+            assert await outcome(hook, request) == "alice"
+            assert provider.requests["/jwks"] == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_end_of_the_server_ends_a_fetch(
+    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
+) -> None:
+    provider.seconds = 4
+    with trio.move_on_after(1) as serving:
+        await verifier.run()
+    assert serving.cancelled_caught
+    assert trio.current_time() == pytest.approx(1)
+    # Without a server, and in the next one, keys are fetched all the same.
+    provider.seconds = 0
+    await trio.sleep(60)
+    assert await outcome(verifier, headers(provider)) == "alice"
 
 
 async def test_a_client_that_only_waits_can_leave_at_once(

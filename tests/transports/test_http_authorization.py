@@ -226,6 +226,8 @@ async def test_an_operation_without_its_scopes_is_403_with_all_of_them(method: s
 
 async def test_the_error_names_the_scopes_of_the_challenge() -> None:
     async with guarded(protected(required=["base", "read"])) as peer:
+        refused = await peer.post(*with_headers("tools/list", {}, bearer("read")))
+        assert (refused.status, unnamed(refused.json["error"]["message"], "base", "read")) == (403, [])
         reply = await peer.post(*with_headers("tools/call", {"name": "write", "arguments": {}}, bearer("base", "read")))
         assert challenge_of(reply).scope == "base read write"
         assert reply.json["error"]["data"] == {REQUIRED_SCOPES: ["base", "read", "write"]}
@@ -357,7 +359,9 @@ async def document(peer: AsgiPeer, path: str, **options: str) -> str | None:
 
 
 @pytest.mark.parametrize("served_as", [lambda server: server, lambda server: {"/shop": server}], ids=["one", "by path"])
-def test_a_resource_that_is_not_below_the_root_path_is_an_error_at_the_start(served_as: Callable[[Server], Any]) -> None:
+def test_a_resource_that_is_not_below_the_root_path_is_an_error_at_the_start(
+    served_as: Callable[[Server], Any],
+) -> None:
     for resource in ("http://127.0.0.1:8000/mcp", "http://127.0.0.1:8000/shop/mcp"):
         server = library(authenticate=protected(resource))
         with pytest.raises(ValueError, match=naming(resource, "root_path=")):

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, Literal, TypeAlias
+
+import trio
 
 from ..session import Caller
 from ..session.envelope import check_scopes
@@ -102,7 +105,20 @@ class Authenticator(ABC):
         """
 
     async def prepare(self) -> None:  # noqa: B027  see above
-        """Get what the first request needs, such as keys; called in the background when the server starts, and may fail."""
+        """Get what the first request needs, such as keys; called by `run`, and may fail."""
+
+    def background(self) -> AbstractAsyncContextManager[None]:
+        """Return a context manager whose block runs what several requests wait for, such as a fetch of keys.
+
+        So a request that is cancelled ends at once, and the others get what they wait for. By default nothing is run.
+        """
+        return nullcontext()
+
+    async def run(self) -> None:
+        """Prepare, and stay in the background until it is cancelled; a task of the server runs it."""
+        async with self.background():
+            await self.prepare()
+            await trio.sleep_forever()
 
     def challenge(
         self,

@@ -278,6 +278,10 @@ class NewestAuthenticator(Authenticator):
         """See `Authenticator`."""
         await self._current.prepare()
 
+    def background(self) -> AbstractAsyncContextManager[None]:
+        """Return that of the first server; a later one fetches its keys in the tasks of its requests."""
+        return self._current.background()
+
     def check_endpoints(self, endpoints: Collection[str], scopes: Collection[str], root: str = "") -> None:
         """See `Authenticator`."""
         self._current.check_endpoints(endpoints, scopes, root)

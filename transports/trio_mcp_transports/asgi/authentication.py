@@ -91,7 +91,7 @@ CHALLENGE: Final = b"www-authenticate"
 TEXTS: Final[Mapping[int, str]] = {
     400: "The Authorization header must have exactly one well-formed token: Authorization: Bearer ...",
     401: "This server must know who calls: send an Authorization header that it accepts.",
-    403: "The token lacks a scope that this server needs.",
+    403: "The token does not give access to this server.",
 }
 """The same for every reason: the log has that."""
 
@@ -138,10 +138,10 @@ class Authentication:
         """Raise `ValueError` if the server is not where the hook says; see `Authenticator`."""
         self._hook.check_endpoints([self._prefix + path for path in endpoints], self._scopes(), root)
 
-    async def prepare(self) -> None:
-        """Get what the first request needs; a failure is logged."""
+    async def run(self) -> None:
+        """Get what the first request needs, and then what later ones need, until it is cancelled; a failure is logged."""
         with log_failures("authenticate could not prepare", self._records):
-            await self._hook.prepare()
+            await self._hook.run()
 
     async def peer(
         self, headers: Mapping[str, str], connection: Hashable, watch: Watch = unwatched, root: str = ""
@@ -207,7 +207,8 @@ class Authentication:
             return unverified(refusal.retry_after)
         # Each reason by itself: a client in the wrong must not hide what is wrong with another.
         self._records.log(f"a request was refused: {one_line(str(refusal))}", level=logging.INFO)
-        return self._rejection(refusal.status, refusal.error, refusal.scopes, root)
+        text = needed_text(refusal.scopes) if refusal.status == 403 and refusal.scopes else None
+        return self._rejection(refusal.status, refusal.error, refusal.scopes, root, text)
 
     def _rejection(
         self, status: int, error: str = "", scopes: Collection[str] = (), root: str = "", text: str | None = None
@@ -222,8 +223,7 @@ class Authentication:
         missing = service.missing_scopes(message, lambda: peer.caller)
         if missing:
             names = sorted(missing | self._hook.required)
-            text = f"This needs the scopes {' '.join(names)}."
-            rejection = self._rejection(403, "insufficient_scope", names, root, text)
+            rejection = self._rejection(403, "insufficient_scope", names, root, needed_text(names))
             rejection.request_id = message.id
             data: JsonObject = {REQUIRED_SCOPES: [*names]}
             rejection.data = data
@@ -260,6 +260,11 @@ def document_response(method: str, body: bytes) -> KnownResponse:
     if method not in ("GET", "HEAD"):
         return KnownResponse(405, b"", [*DOCUMENT_HEADERS, (b"allow", b"GET, HEAD, OPTIONS")])
     return KnownResponse(200, body, DOCUMENT_HEADERS)
+
+
+def needed_text(scopes: Collection[str]) -> str:
+    """Return the text of the response to a request whose token lacks scopes."""
+    return f"The token lacks a scope. This needs the scopes {' '.join(sorted(scopes))}."
 
 
 def no_authentication(records: RepeatedRecords) -> Authentication:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from ...http.authenticator import CannotVerify, CredentialsRejected
 from ...session import Caller
@@ -65,6 +66,14 @@ class AnyOf(Verifier):
         """Prepare all of them, one after another: each may take some seconds, in the background."""
         for each in self.members:
             await each.prepare()
+
+    @asynccontextmanager
+    async def background(self) -> AsyncGenerator[None]:
+        """See `Authenticator`."""
+        async with AsyncExitStack() as stack:
+            for each in self.members:
+                await stack.enter_async_context(each.background())
+            yield
 
     def cached(self, token: str) -> Caller | None:
         """See `Verifier`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from base64 import b64encode
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import quote_plus
@@ -131,6 +132,10 @@ class IntrospectionVerifier(CachingVerifier):
         """Find the endpoint."""
         if self._endpoint is None:
             await self._discovery.run()
+
+    def background(self) -> AbstractAsyncContextManager[None]:
+        """See `Authenticator`."""
+        return self._discovery.background()
 
     async def verify(self, token: str) -> Verified:
         """Ask about a token, or wait for the answer to the same question.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import trio
@@ -121,6 +122,10 @@ class IssuerKeys:
                 f"the keys of {self._issuer!r} cannot be fetched: {self._refresh.failure}", self._refresh.retry_after
             )
         return usable.find(kid, algorithm) or await self._find_new(kid, algorithm)
+
+    def background(self) -> AbstractAsyncContextManager[None]:
+        """Return a context manager whose block runs the fetches; see `SharedRefresh.background`."""
+        return self._refresh.background()
 
     async def prepare(self) -> None:
         """Fetch the keys if there are none. A failure is logged: until it is mended, no token can be verified."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from base64 import urlsafe_b64decode
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -195,6 +196,10 @@ class JwtVerifier(CachingVerifier):
         """Fetch the keys of the issuer."""
         if self._given is None:
             await self._keys.prepare()
+
+    def background(self) -> AbstractAsyncContextManager[None]:
+        """See `Authenticator`."""
+        return self._keys.background()
 
     async def verify(self, token: str) -> Verified:
         """Check a token; see the table of this module."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 import trio
 
+from ...base.logs import peer_logger
 from ...errors import AuthorizationError
 from ...http.authenticator import CannotVerify
 from ...types import JsonObject
@@ -15,6 +17,8 @@ from ..addresses import Reach
 from ..fetching import fetch
 from ..replies import Reply
 from ..uris import server_documents
+
+logger = peer_logger("trio_mcp.auth")
 
 REFRESH_SECONDS: Final = 5.0
 """How long one refresh may take, with all its requests; `authenticate` has 10 seconds."""
@@ -68,10 +72,10 @@ def read(reply: Reply, what: str) -> JsonObject:
 
 
 class SharedRefresh:
-    """A refresh that everybody who needs it waits for, with a back-off after failures.
+    """A refresh that all requests that need it wait for, with a back-off after failures.
 
-    The first who needs it runs it in its own task, shielded: if that client leaves, its request lasts until the refresh has
-    ended, at most `REFRESH_SECONDS`, and the others get what it brought. Those who only wait can be cancelled at once.
+    It runs in the block of `background`, so that each of them can be cancelled at once. Where no server has opened that, the
+    first request runs it itself, shielded: it cannot be cancelled until the refresh has ended, after at most `REFRESH_SECONDS`.
 
     Args:
         load: does it; raises `CannotVerify`.
@@ -80,6 +84,7 @@ class SharedRefresh:
     def __init__(self, load: Callable[[], Awaitable[None]]) -> None:
         self._load = load
         self._running: trio.Event | None = None
+        self._owner: trio.Nursery | None = None
         self._failures = 0
         self._next = -math.inf
         self.failure = ""
@@ -99,21 +104,44 @@ class SharedRefresh:
 
         A failure is in `failure` afterwards, and is not raised: what was loaded before may still do.
         """
-        if self._running is not None:
-            await self._running.wait()
-        elif trio.current_time() >= self._next:
-            await self._run()
+        if self._running is None:
+            if trio.current_time() < self._next:
+                return
+            self._running = trio.Event()
+            if self._owner is None:
+                with trio.CancelScope(shield=True):
+                    await self._refresh(self._running)
+                return
+            self._owner.start_soon(self._refresh, self._running)
+        await self._running.wait()
 
-    async def _run(self) -> None:
-        self._running = ended = trio.Event()
+    @asynccontextmanager
+    async def background(self) -> AsyncGenerator[None]:
+        """Run each refresh in this block; the end of the block cancels one that runs. A second block leaves it to the first."""
+        if self._owner is not None:
+            yield
+            return
+        async with trio.open_nursery() as nursery:
+            self._owner = nursery
+            try:
+                yield
+            finally:
+                self._owner = None
+                nursery.cancel_scope.cancel()
+
+    async def _refresh(self, ended: trio.Event) -> None:
         self.failure = f"there was no answer within {REFRESH_SECONDS:g} seconds"
         try:
-            with trio.move_on_after(REFRESH_SECONDS, shield=True):
+            with trio.move_on_after(REFRESH_SECONDS):
                 try:
                     await self._load()
                     self.failure = ""
                 except CannotVerify as error:
                     self.failure = str(error)
+                except Exception as error:
+                    # A bug must not end the server.
+                    self.failure = type(error).__name__
+                    logger.exception("a document of an issuer could not be read")
         finally:
             self._failures = self._failures + 1 if self.failure else 0
             delay = min(MAX_BACK_OFF, 2.0 ** (self._failures - 1)) if self._failures else 0.0

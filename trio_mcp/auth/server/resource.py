@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -126,6 +127,10 @@ class ProtectedResource(Authenticator):
     async def prepare(self) -> None:
         """Fetch the keys of the issuers."""
         await self._verifier.prepare()
+
+    def background(self) -> AbstractAsyncContextManager[None]:
+        """See `Authenticator`."""
+        return self._verifier.background()
 
     def challenge(self, error: str = "", scopes: Collection[str] = (), root: str = "") -> Mapping[str, str]:
         """See `Authenticator`. Every request needs `required`: a client that asks for these scopes alone must not lose others."""

@@ -283,7 +283,7 @@ class McpApp(HttpApp):
                 self._running = AppState(service, make_session(service, shared_channel=False), legacy, websockets, sse)
                 nursery.start_soon(legacy.sessions.reap)
                 if self.authentication is not None:
-                    nursery.start_soon(self.authentication.prepare)
+                    nursery.start_soon(self.authentication.run)
                 try:
                     yield
                     await self.drain(0)
