@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import tomllib
 import venv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from processes import HERE, Target, command_of, over_http
+from serving import ROOT
 
 PACKAGES = {"@modelcontextprotocol/client": "2", "@modelcontextprotocol/server": "2", "@modelcontextprotocol/sdk": "1"}
 """The TypeScript SDK, with the first major version beside the second: it has the tasks of 2025-11-25."""
@@ -23,7 +25,7 @@ HOSTS = {"@anthropic-ai/claude-code": "2", "@google/gemini-cli": "0"}
 """Hosts that list their servers without a login."""
 
 FASTMCP = ("fastmcp>=4", "fastmcp-tasks>=4")
-FRAMEWORKS = ("pydantic-ai-slim[mcp]>=2.66", "langchain>=1.5", "fastmcp>=4.0.11,<5")
+FRAMEWORKS = ("pydantic-ai-slim[mcp]>=2.66", "langchain>=1.5", "fastmcp>=4.0.11,<5", "openai-agents>=0.24")
 INSTALL_TIMEOUT = 60.0
 PIP_TIMEOUT = 240.0
 HOSTS_TIMEOUT = 240.0
@@ -100,8 +102,9 @@ def fastmcp_python() -> str:
 
 @pytest.fixture(scope="session")
 def frameworks_python() -> str:
-    """The same with pydantic-ai and LangChain, in the folder that `TRIO_MCP_FRAMEWORKS_CACHE` names."""
-    return python_with("frameworks", FRAMEWORKS)
+    """The same with frameworks for agents and what trio_mcp needs, in the folder that `TRIO_MCP_FRAMEWORKS_CACHE` names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return python_with("frameworks", [*FRAMEWORKS, *project["dependencies"]])
 
 
 def python_with(name: str, packages: Sequence[str]) -> str:
@@ -114,9 +117,10 @@ def python_with(name: str, packages: Sequence[str]) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # Written at the end: an install that broke off has none.
         complete = folder / "complete"
-        if not complete.exists():
+        if not complete.exists() or complete.read_text() != "\n".join(packages):
+            complete.unlink(missing_ok=True)
             make_environment(python.parents[1], python, packages)
-            complete.touch()
+            complete.write_text("\n".join(packages))
     return str(python)
 
 

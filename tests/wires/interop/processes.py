@@ -46,8 +46,10 @@ def over_http(command: list[str]) -> Iterator[str]:
             announced = next((line for line in process.stderr if ANNOUNCED in line), None)
             assert announced, f"{command} ended before it served anything"
             # The pipe must not fill up, and a failing test shows what the server wrote.
-            copying = (process.stderr, sys.__stderr__.buffer)
-            threading.Thread(target=shutil.copyfileobj, args=copying, daemon=True).start()
+            copying = threading.Thread(
+                target=shutil.copyfileobj, args=(process.stderr, sys.__stderr__.buffer), daemon=True
+            )
+            copying.start()
             yield announced.partition(ANNOUNCED)[2].partition(b",")[0].strip().decode()
         finally:
             process.terminate()
@@ -56,3 +58,5 @@ def over_http(command: list[str]) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
+        # It reads until the end of the pipe, which must not be closed in front of it.
+        copying.join(END_TIMEOUT)
