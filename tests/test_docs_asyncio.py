@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import tomllib
 
 import pytest
@@ -38,6 +39,8 @@ async def test_tools_await_asyncio(page: Names, mode: str) -> None:
             assert not (await client.call_tool("wait", {"seconds": 0})).is_error
         async with Client.connect(page["mixed"], mode=mode) as client:
             assert (await client.call_tool("cheapest", {"items": ["lamp", "table"]})).data == 4
+        async with Client.connect(page["database"], mode=mode) as client:
+            assert (await client.call_tool("version")).text == sqlite3.sqlite_version
 
 
 def test_an_asyncio_program_awaits_a_client(page: Names) -> None:

@@ -1,0 +1,87 @@
+"""asyncpg, SQLAlchemy and aiohttp in every kind of function of a server, in the loop of a program and beside Trio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+from shops import Aiohttp, Asyncpg, Library, SqlAlchemy, shop
+
+from trio_mcp import Client, accept
+from trio_mcp.session.event_loop import await_on_trio
+from trio_mcp.types import PromptReference
+
+BOUND = 40.0
+
+Main = Callable[[], Awaitable[None]]
+
+
+def in_program(main: Main) -> None:
+    """Run a Trio function in an asyncio program, in whose loop the functions of the server are."""
+    asyncio.run(asyncio.wait_for(await_on_trio(main), BOUND))
+
+
+def on_trio(main: Main) -> None:
+    """Run a Trio function where the functions of the server have a loop in a thread."""
+
+    async def bounded() -> None:
+        with trio.fail_after(BOUND):
+            await main()
+
+    trio.run(bounded)
+
+
+@pytest.fixture(params=[Asyncpg, SqlAlchemy, Aiohttp])
+def library(request: pytest.FixtureRequest, tmp_path: Path) -> Library:
+    return request.param(request.getfixturevalue("postgres") if request.param is Asyncpg else tmp_path)
+
+
+@pytest.fixture(params=[in_program, on_trio])
+def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
+    return request.param
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+def test_every_kind_of_function_awaits_the_library(library: Library, run: Callable[[Main], None], mode: str) -> None:
+    notes = list[str]()
+
+    async def main() -> None:
+        async with Client.connect(
+            shop(library, notes.append), mode=mode, on_elicit=lambda _: accept(value=2)
+        ) as client:
+            assert (await client.call_tool("price", {"item": "lamp"})).data == 3
+            assert (await client.call_tool("provided", {"item": "lamp"})).data == 3
+            assert (await client.call_tool("prices", {"items": ["lamp", "table"] * 3})).data == [3, 5] * 3
+            assert (await client.call_tool("buy", {"item": "table"})).data == 10
+            assert notes == ["step"]
+            assert (await client.read_resource("price://table")).contents[0].text == "5"
+            assert "costs 3" in str((await client.get_prompt("offer", {"item": "lamp"})).messages[0].content)
+            assert (await client.complete(PromptReference(name="offer"), "item", "l")).values == ["lamp"]
+
+    run(main)
+
+
+def test_a_call_that_fails_or_is_cancelled_gives_its_connection_back_and_is_rolled_back(
+    library: Library, run: Callable[[Main], None]
+) -> None:
+    async def main() -> None:
+        waiting, token = trio.Event(), trio.lowlevel.current_trio_token()
+
+        def note(_: str) -> None:
+            # From the loop of asyncio, in whatever thread it is.
+            token.run_sync_soon(waiting.set)
+
+        async with Client.connect(shop(library, note)) as client:
+            failed = await client.call_tool("fail")
+            assert (failed.is_error, failed.text) == (True, "rolled back")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "wait")
+                await waiting.wait()
+                nursery.cancel_scope.cancel()
+            # The pool has one connection.
+            assert (await client.call_tool("price", {"item": "lamp"})).data == 3
+
+    run(main)
