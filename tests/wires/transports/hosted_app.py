@@ -1,14 +1,16 @@
-"""FastAPI with a server mounted in it: `hosted_app.py lazy|handed PORT_FILE`; it notes on stdout what it does."""
+"""FastAPI with a server mounted in it; it notes on stdout what it does.
+
+If the environment has `HANDED`, the host runs the lifespan of the server.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import sys
+import os
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
-import uvicorn
 from fastapi import FastAPI
 
 from trio_mcp import Context, Server
@@ -17,6 +19,10 @@ from trio_mcp_transports.http import asgi_app
 
 def note(text: str) -> None:
     print(text, flush=True)
+
+
+def handlers() -> list[object]:
+    return [signal.getsignal(number) for number in signal.valid_signals()]
 
 
 @asynccontextmanager
@@ -52,13 +58,11 @@ mcp = asgi_app(server, drain=0.2)
 @asynccontextmanager
 async def host_lifespan(host: FastAPI) -> AsyncIterator[None]:
     host.state.pool = "open"
-    if sys.argv[1] == "handed":
-        async with mcp.lifespan():
-            yield
-    else:
+    before = handlers()
+    async with mcp.lifespan() if "HANDED" in os.environ else nullcontext():
         yield
     host.state.pool = "closed"
-    note("host ended")
+    note("host ended" if handlers() == before else "host ended, with other handlers of signals")
 
 
 app = FastAPI(lifespan=host_lifespan)
@@ -70,10 +74,3 @@ async def index() -> str:
 
 
 app.mount("/tools", mcp)
-
-if __name__ == "__main__":
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(100)
-        note(str(listening.getsockname()[1]))
-        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])

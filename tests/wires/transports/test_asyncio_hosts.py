@@ -1,4 +1,4 @@
-"""A server in FastAPI on uvicorn: mounted with and without its lifespan, and what a signal ends in which order."""
+"""A server in FastAPI on hosts of asyncio: mounted with and without its lifespan, and what a signal ends in which order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,18 @@ from serving import IMPORTS
 from trio_mcp import Client, accept
 from trio_mcp.errors import Unreachable
 
-APP = Path(__file__).with_name("hosted_app.py")
+HERE = Path(__file__).parent
 BOUND = 40.0
+APP = "hosted_app:app"
+UVICORN = ["uvicorn", "--log-level", "warning", "--port"]
+HOSTS = {
+    "uvicorn": UVICORN,
+    "hypercorn": ["hypercorn", "-k", "asyncio", "-b"],
+    "granian": ["granian", "--interface", "asgi", "--no-log", "--port"],
+    "gunicorn": ["gunicorn", "-k", "asgi", "--log-level", "warning", "-b"],
+    "gunicorn with uvicorn": ["gunicorn", "-k", "uvicorn_worker.UvicornWorker", "--log-level", "warning", "-b"],
+}
+"""The module and the options of each, without its port or address."""
 
 
 class Hosted:
@@ -45,28 +55,61 @@ class Hosted:
         while text not in self.notes:
             await self._changed.wait()
 
-    async def port(self) -> int:
-        while not self.notes:
-            await self._changed.wait()
-        return int(self.notes[0])
+
+def free_port() -> int:
+    with socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 @asynccontextmanager
-async def hosted(kind: str) -> AsyncIterator[tuple[Hosted, str]]:
-    run = partial(trio.run_process, [sys.executable, str(APP), kind], stdout=subprocess.PIPE, check=False)
+async def hosted(
+    kind: str, options: Sequence[str] = UVICORN, app: str = APP, folder: Path = HERE
+) -> AsyncIterator[tuple[Hosted, str]]:
+    """Run a host; yield it, and the URL of the mounted server.
+
+    Args:
+        kind: "handed" if the host runs the lifespan of the server, or "lazy".
+        options: an item of `HOSTS`.
+    """
+    port = free_port()
+    address = f"127.0.0.1:{port}" if options[-1] == "-b" else str(port)
+    environment = {**os.environ, **IMPORTS, **({"HANDED": "yes"} if kind == "handed" else {})}
+    environment["PYTHONPATH"] = os.pathsep.join([str(folder), environment["PYTHONPATH"], str(HERE)])
+    command = [sys.executable, "-m", *options, address, app]
+    # A group of processes, since some hosts have workers.
+    run = partial(
+        trio.run_process,
+        command,
+        stdout=subprocess.PIPE,
+        check=False,
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+    )
     with trio.fail_after(BOUND):
         async with trio.open_nursery() as nursery:
             host = Hosted(await nursery.start(run))
             nursery.start_soon(host.read)
-            url = f"http://127.0.0.1:{await host.port()}"
-            async with httpx2.AsyncClient() as http:
-                # It listens before it serves.
-                assert (await http.get(url)).json() == "host"
             try:
-                yield host, f"{url}/tools/mcp"
+                await reached(f"http://127.0.0.1:{port}", host.process)
+                yield host, f"http://127.0.0.1:{port}/tools/mcp"
             finally:
-                if host.process.returncode is None:
-                    host.process.kill()
+                with suppress(ProcessLookupError):
+                    os.killpg(host.process.pid, signal.SIGKILL)
+
+
+async def reached(url: str, process: trio.Process) -> None:
+    """Wait until a route of the host answers."""
+    async with httpx2.AsyncClient() as http:
+        while True:
+            try:
+                assert (await http.get(url)).json() == "host"
+            except httpx2.TransportError:
+                assert process.poll() is None
+                await trio.sleep(0.05)
+            else:
+                return
 
 
 @pytest.mark.parametrize("mode", ["legacy", "modern"])
@@ -78,7 +121,7 @@ async def test_a_mounted_server_uses_the_pool_of_its_host(kind: str, mode: str) 
             assert (await client.call_tool("buy")).text == "2 of open"
         host.process.send_signal(signal.SIGTERM)
         await host.noted("host ended")
-        assert host.notes[1:] == ["server started", "server ended, pool open", "host ended"]
+        assert host.notes == ["server started", "server ended, pool open", "host ended"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -101,13 +144,51 @@ async def test_a_signal_ends_calls_and_open_streams_and_the_server_before_the_po
             nursery.cancel_scope.cancel()
 
 
+# A host that handles signals in its loop hears them at the same time: there only the order of a lifespan holds.
+OTHERS = [(name, "handed") for name in HOSTS if name != "uvicorn"] + [("gunicorn with uvicorn", "lazy")]
+
+
+@pytest.mark.parametrize(("name", "kind"), OTHERS)
+async def test_other_hosts_serve_both_eras_and_end_the_server_before_the_pool(name: str, kind: str) -> None:
+    async with hosted(kind, HOSTS[name]) as (host, url), trio.open_nursery() as nursery:
+        for mode in ("modern", "legacy"):
+            async with Client.connect(url, mode=mode, on_elicit=lambda _asked: accept(value=2)) as client:
+                assert (await client.call_tool("buy")).text == "2 of open"
+        async with Client.connect(url, mode="legacy") as client:
+
+            async def call() -> None:
+                with trio.CancelScope(), pytest.raises(Exception):  # noqa: B017  whatever the end of the server is to it
+                    await client.call_tool("wait", timeout=BOUND)
+
+            nursery.start_soon(call)
+            await host.noted("waiting")
+            host.process.send_signal(signal.SIGTERM)
+            await host.noted("host ended")
+            assert host.notes[-3:] == ["cancelled", "server ended, pool open", "host ended"]
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_reload_of_uvicorn_ends_an_open_stream_and_serves_the_new_file(tmp_path: Path) -> None:
+    file = tmp_path / "reloaded_app.py"
+    file.write_text("from hosted_app import app")
+    options = ["uvicorn", "--reload", "--reload-dir", str(tmp_path), "--log-level", "warning", "--port"]
+    async with hosted("lazy", options, "reloaded_app:app", tmp_path) as (host, url):
+        async with Client.connect(url, mode="legacy", on_elicit=lambda _asked: accept(value=2)) as client:
+            assert (await client.call_tool("buy")).text == "2 of open"
+            file.write_text("from hosted_app import app\n\napp.state.pool = 'reloaded'")
+            await host.noted("host ended")
+            await reached(url.removesuffix("/tools/mcp"), host.process)
+            assert (await client.call_tool("buy")).text == "2 of open"
+        host.process.send_signal(signal.SIGINT)
+        await host.process.wait()
+        assert host.notes == ["server started", "server ended, pool open", "host ended"] * 2
+
+
 @pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_workers_of_uvicorn_serve_calls_without_sessions_in_any_of_them(mode: str) -> None:
-    with socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "uvicorn", "sessionless_app:app", "--port", str(port), "--workers", "2"]
-    run = partial(trio.run_process, command, cwd=APP.parent, env={**os.environ, **IMPORTS}, check=False)
+    run = partial(trio.run_process, command, cwd=HERE, env={**os.environ, **IMPORTS}, check=False)
     async with trio.open_nursery() as nursery:
         host = await nursery.start(run)
         try:
