@@ -13,6 +13,7 @@ from serving import child
 
 from trio_mcp import Client
 from trio_mcp.auth import MemoryTokens, OAuth
+from trio_mcp.auth.challenges import parse_challenges
 
 mcp = pytest.importorskip("mcp", reason="the official SDK is not installed")
 
@@ -66,8 +67,8 @@ class Storage:
         self.client = client_info
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_client_of_the_official_sdk_logs_in_to_our_server(idp: Provider, mode: str) -> None:
+async def read_a_note(url: str, mode: str) -> str:
+    """Log in with the client of the official SDK, and call a tool."""
     redirects: list[str] = []
 
     async def open_page(url: str) -> None:
@@ -83,11 +84,32 @@ async def test_the_client_of_the_official_sdk_logs_in_to_our_server(idp: Provide
         application_type="native",
         token_endpoint_auth_method="none",
     )
+    auth = OAuthClientProvider(url, metadata, Storage(), open_page, answer)
+    with trio.fail_after(LIMIT):
+        async with httpx2.AsyncClient(auth=auth, timeout=LIMIT) as http:
+            transport = streamable_http_client(url, http_client=http)
+            async with OfficialClient(transport, mode=mode) as client:
+                result = await client.call_tool("read")
+    return str(result.content[0].text)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_client_of_the_official_sdk_logs_in_to_our_server(idp: Provider, mode: str) -> None:
     async with protected(idp.issuer) as url:
-        auth = OAuthClientProvider(url, metadata, Storage(), open_page, answer)
-        with trio.fail_after(LIMIT):
-            async with httpx2.AsyncClient(auth=auth, timeout=LIMIT) as http:
-                transport = streamable_http_client(url, http_client=http)
-                async with OfficialClient(transport, mode=mode) as client:
-                    result = await client.call_tool("read")
-    assert result.content[0].text == "a note"
+        assert await read_a_note(url, mode) == "a note"
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_it_logs_in_to_our_server_mounted_in_fastapi_on_uvicorn(idp: Provider, mode: str) -> None:
+    async with child(Path(__file__).with_name("mounted_app.py"), idp.issuer, limit=LIMIT, strict=False) as host:
+        url = (await host.line()).decode()
+        assert await read_a_note(url, mode) == "a note"
+        async with httpx2.AsyncClient() as http:
+            rejected = await http.post(url, json={})
+            (challenge,) = parse_challenges(rejected.headers["www-authenticate"])
+            # The host has nothing at `/.well-known`, so it is below the prefix that clients are sent to.
+            documents = url.replace("/tools/mcp", "/tools/.well-known/oauth-protected-resource")
+            assert (rejected.status_code, challenge.parameters["resource_metadata"]) == (401, documents)
+            found = (await http.get(documents)).json()
+            assert (found["resource"], found["authorization_servers"]) == (url, [idp.issuer])
+            assert (await http.get(documents.replace("/tools/", "/"))).status_code == 404
