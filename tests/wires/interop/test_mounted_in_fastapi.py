@@ -1,0 +1,68 @@
+"""The application of docs/asyncio.md in FastAPI on uvicorn, as a newcomer has it: the official SDK's client, and our command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from os import environ
+from pathlib import Path
+
+import pytest
+import trio
+from pages import Page
+from serving import IMPORTS, child
+
+mcp = pytest.importorskip("mcp", reason="the official SDK is not installed")
+
+from mcp import Client as OfficialClient  # noqa: E402
+from mcp.types import ElicitRequestParams, ElicitResult  # noqa: E402
+
+BOUND = 60.0
+SERVE = """
+import socket, uvicorn
+
+with socket.create_server(("127.0.0.1", 0)) as listening:
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}/tools/mcp", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
+"""
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning"),
+]
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[str]:
+    """Serve the application of the page in a process; yield the URL of its server."""
+    blocks = [block for block in Page("asyncio").blocks if "__main__" not in block]
+    script = folder / "app.py"
+    script.write_text("\n\n".join([*blocks, SERVE]))
+    async with child(script, limit=BOUND, strict=False) as host:
+        yield (await host.line()).decode()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_client_of_the_official_sdk_answers_a_question(mode: str, tmp_path: Path) -> None:
+    asked = list[str]()
+
+    async def answer(_context: object, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"value": "yes"})
+
+    async with served(tmp_path) as url:
+        async with OfficialClient(url, mode=mode, elicitation_callback=answer) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["order"]
+            result = await client.call_tool("order", {"item": "lamp"})
+    assert (result.content[0].text, asked) == ("Ordered.", ["Pay 4 for the lamp?"])
+
+
+async def test_the_command_of_the_page_calls_the_tool(tmp_path: Path) -> None:
+    (line,) = [line for line in Page("asyncio").text.splitlines() if line.startswith("trio-mcp call ")]
+    _, *words = line.split()
+    async with served(tmp_path) as url:
+        words = [url if word.startswith("http") else word for word in words]
+        command = [sys.executable, "-m", "trio_mcp", *words, "--answer", "value=yes"]
+        done = await trio.run_process(command, capture_stdout=True, env={**environ, **IMPORTS})
+    assert done.stdout.decode().strip() == "Ordered."
