@@ -13,8 +13,10 @@ import trio_mcp
 from trio_mcp import Client, ClientGroup, ClientTask, GroupServer, ModelTools, Server
 from trio_mcp.client import Changes, TaskChanges
 from trio_mcp.session.event_loop import iterates_on_asyncio, works_on_asyncio
+from trio_mcp_transports import http
+from trio_mcp_transports.http import McpApp, McpApps
 
-CLASSES = [Client, ClientTask, TaskChanges, Changes, ClientGroup, GroupServer, ModelTools, Server]
+CLASSES = [Client, ClientTask, TaskChanges, Changes, ClientGroup, GroupServer, ModelTools, Server, McpApp, McpApps]
 FUNCTIONS = [trio_mcp.run_agent, trio_mcp.list_model_tools]
 SPECIAL = {"__aenter__", "__aexit__", "__anext__", "__call__"}
 
@@ -33,6 +35,15 @@ TRIO_ONLY = {
     "Server.serve_channel": "for transports",
     "Server.wait_ready": "for transports",
     "Server.__call__": "only fails, with advice",
+    "McpApp.__call__": "asks where it runs, and serves there",
+    "McpApp.lifespan": "asks where it runs",
+    "McpApp.serving": "what the lifespan serves with, on Trio",
+    "McpApp.respond": "on Trio, as every request is served",
+    "McpApp.stop": "for the first request of a mounted application, on Trio",
+    "McpApps.__call__": "asks where it runs, and serves there",
+    "McpApps.lifespan": "asks where it runs",
+    "McpApps.respond": "on Trio, as every request is served",
+    "McpApps.stop": "for the first request of a mounted application, on Trio",
 }
 
 DECORATED = {works_on_asyncio(lambda: None).__code__, iterates_on_asyncio(lambda: None).__code__}
@@ -67,6 +78,21 @@ def test_every_public_async_function_works_on_both_loops_or_is_listed() -> None:
     found = {name: works(function) for name, function in methods() if is_async(function)}
     assert {name for name, works in found.items() if not works} == TRIO_ONLY.keys()
     assert len(found) > 50
+
+
+def test_a_function_has_one_signature_for_both_loops() -> None:
+    for name, function in methods():
+        if works(function):
+            inner = [*layers(function)][-1]
+            assert inspect.signature(function) == inspect.signature(inner), name
+            assert inspect.getdoc(function) == inspect.getdoc(inner), name
+
+
+def test_no_public_name_says_on_which_loop_it_works() -> None:
+    """There is no second API."""
+    names = {name for package in (trio_mcp, http) for name in package.__all__}
+    names |= {name for name, function in methods() if is_async(function)}
+    assert {name for name in names if "async" in name.lower() or "trio" in name.lower()} == set()
 
 
 def test_a_coroutine_made_outside_of_both_loops_runs_on_the_one_that_awaits_it() -> None:
