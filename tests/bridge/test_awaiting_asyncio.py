@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from typing import Any
 
 import pytest
 import trio
@@ -108,17 +107,14 @@ def test_what_is_cancelled_before_its_first_step_cleans_up_all_the_same() -> Non
 
 
 def test_a_task_that_the_loop_cancels_before_its_first_step_fails_and_is_never_begun() -> None:
-    def cancelled(loop: asyncio.AbstractEventLoop, coroutine: Any, **_options: object) -> asyncio.Task[Any]:
-        task = asyncio.Task(coroutine, loop=loop)
-        task.cancel()
-        return task
-
     async def test(guest: Guest) -> None:
-        guest.loop.set_task_factory(cancelled)
-        try:
-            with pytest.raises(RuntimeError, match="cancelled by asyncio"):
-                await guest.run(asyncio.sleep(0))
-        finally:
-            guest.loop.set_task_factory(None)
+        def cancel() -> None:
+            (task,) = (each for each in asyncio.all_tasks() if each.get_name() == "asyncio code that Trio awaits")
+            task.cancel()
+
+        # Before the first step of the task, which is made in this turn.
+        guest.loop.call_soon(cancel)
+        with pytest.raises(RuntimeError, match="cancelled by asyncio"):
+            await guest.run(asyncio.sleep(0))
 
     on_both(test)

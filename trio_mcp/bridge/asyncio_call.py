@@ -42,7 +42,6 @@ class AsyncioCall(Generic[T]):
             trio.Cancelled: this task was cancelled, and the asyncio code has ended because of it.
         """
         self._waiting = trio.lowlevel.current_task()
-        # Not in this turn, which is one of Trio: what begins at once, as an eager task does, would take itself for a Trio task.
         self._host.start(self._start, copy_context())
         await trio.lowlevel.wait_task_rescheduled(self._abort)
         if isinstance(self._outcome, outcome.Value):
@@ -63,8 +62,9 @@ class AsyncioCall(Generic[T]):
     # in the thread of the loop
 
     def _start(self) -> None:
-        self._task = self._host.loop.create_task(self._run(), name="asyncio code that Trio awaits")
-        self._task.add_done_callback(self._done)
+        # Not by the task factory of the loop: what begins at once, as an eager task does, would take itself for a Trio task.
+        self._task = asyncio.Task(self._run(), loop=self._host.loop, name="asyncio code that Trio awaits")
+        self._task.add_done_callback(self._not_begun)
 
     def _cancel(self) -> None:
         assert self._task is not None
@@ -74,7 +74,9 @@ class AsyncioCall(Generic[T]):
             self._task.cancel()
 
     async def _run(self) -> None:
+        assert self._task is not None
         self._is_begun = True
+        self._task.remove_done_callback(self._not_begun)
         if self._is_cancelled:
             self._host.loop.call_soon(self._cancel)
         # Everything, because a `SystemExit` in a task would end the loop.
@@ -82,10 +84,14 @@ class AsyncioCall(Generic[T]):
             self._outcome = outcome.Value(await self._awaitable)
         except BaseException as error:  # noqa: ASYNC103, BLE001  it is raised on Trio
             self._outcome = outcome.Error(error)
+        self._go_on()
 
-    def _done(self, _task: asyncio.Task[None]) -> None:
-        # The loop has cancelled the task before its first step.
-        if not self._is_begun and isinstance(self._awaitable, Coroutine):
+    def _not_begun(self, _task: asyncio.Task[None]) -> None:
+        """Go on although the loop has cancelled the task before its first step."""
+        if isinstance(self._awaitable, Coroutine):
             self._awaitable.close()
+        self._go_on()
+
+    def _go_on(self) -> None:
         assert self._waiting is not None
         self._host.to_trio(partial(trio.lowlevel.reschedule, self._waiting))

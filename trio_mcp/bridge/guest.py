@@ -54,6 +54,8 @@ class Guest(Host):
         self._kept: asyncio.Future[None] = self.loop.create_future()
         self._scope = trio.CancelScope()
         self._users = 0
+        self._is_left = False
+        """Its main task has ended, also by a failure of another one."""
         with interrupts_left_alone():
             trio.lowlevel.start_guest_run(
                 self._main,
@@ -69,7 +71,7 @@ class Guest(Host):
     @property
     def is_ending(self) -> bool:
         """Whether it takes no more users."""
-        return self._scope.cancel_called or self._ended.done()
+        return self._is_left or self._scope.cancel_called or self._ended.done()
 
     def hold(self) -> None:
         """Add a user."""
@@ -92,7 +94,7 @@ class Guest(Host):
     # Both run in one thread.
 
     def start(self, function: Callable[[], object], context: Context) -> None:
-        self.loop.call_soon(function, context=context)
+        context.run(function)
 
     def settle(self, function: Callable[[], object]) -> None:
         function()
@@ -101,8 +103,11 @@ class Guest(Host):
         function()
 
     async def _main(self) -> None:
-        with self._scope:
-            await trio.sleep_forever()
+        try:
+            with self._scope:
+                await trio.sleep_forever()
+        finally:
+            self._is_left = True
 
     async def _keep(self) -> None:
         """End Trio when the loop cancels its tasks."""

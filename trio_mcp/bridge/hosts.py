@@ -27,7 +27,7 @@ class Host(Protocol):
     calls: set[OpenCall]
 
     def start(self, function: Callable[[], object], context: Context) -> None:
-        """Call a function in a later turn of the loop, from Trio."""
+        """Call a function in the thread of the loop, from Trio: at once, or in a later turn."""
 
     def settle(self, function: Callable[[], object]) -> None:
         """Call a function that sets a future or cancels a task of the loop, from Trio."""

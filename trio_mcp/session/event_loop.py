@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from importlib import import_module
+from types import coroutine
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar, cast
 
 import trio
@@ -15,8 +16,6 @@ from sniffio import AsyncLibraryNotFoundError, current_async_library
 from ..base.groups import leaf_exceptions
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from ..bridge import Guest
 
 P = ParamSpec("P")
@@ -81,6 +80,17 @@ async def await_on_trio(function: Callable[[], Awaitable[T]], owner: object = No
         guest.release()
         if guest.is_ending:
             await guest.wait_ended()  # noqa: ASYNC102  it ends by itself within seconds
+
+
+NEEDS_TRIO: Final = object()
+"""Yielded by a coroutine that was begun on asyncio, and that goes on in a Trio task."""
+
+
+@coroutine
+def move_to_trio() -> Generator[object, None, None]:
+    """Go on in a Trio task. What may begin on asyncio, because it seldom waits, awaits this before it waits."""
+    if not trio.lowlevel.in_trio_task():
+        yield NEEDS_TRIO
 
 
 async def items_from_trio(items: AsyncGenerator[T]) -> AsyncGenerator[T]:

@@ -23,10 +23,11 @@ from trio_mcp.bridge import Guest, hold_guest
 from trio_mcp.session.event_loop import await_on_trio
 
 from ..asgi.adapter import Receive, Scope, Send
+from .direct import HostedRequest, RespondingApp
 from .relay import Relay
 
 
-class HostedApp(Protocol):
+class HostedApp(RespondingApp, Protocol):
     """What this needs of an application.
 
     Attributes:
@@ -59,7 +60,8 @@ async def serve_on_asyncio(app: HostedApp, scope: Scope, receive: Receive, send:
     guest = await hold_guest()
     try:
         reside(app, guest)
-        await Relay(guest, scope, receive, send).serve(app)
+        serving = HostedRequest if scope["type"] == "http" else Relay
+        await serving(guest, scope, receive, send).serve(app)
     finally:
         guest.release()
         if guest.is_ending:

@@ -1,4 +1,4 @@
-"""One ASGI scope of an asyncio host, served by an application on Trio."""
+"""A WebSocket or the lifespan of an asyncio host, served by an application on Trio."""
 
 # The task of the host owns its `receive` and `send`, and is the only one that sends. The application, in a Trio task, has two of
 # the relay. Both sides are in one thread, so that each step between two awaits sees the other side at rest.
@@ -30,8 +30,7 @@ from ..asgi.adapter import Message, Receive, Scope, Send
 
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-ENDED: Final = "Trio has ended in this event loop before the response has"
-UNAVAILABLE: Final = b"This server is not running. Try again in a moment."
+ENDED: Final = "Trio has ended in this event loop before the connection has"
 
 
 class Relay:
@@ -51,8 +50,6 @@ class Relay:
         self._wants_message = False
         self._has_left = False
         """The client, or the host."""
-        self._has_begun = False
-        """The response."""
         self._outcome: outcome.Outcome[None] | None = None
         self._cancel = trio.CancelScope()
         self._parked = trio.lowlevel.ParkingLot()
@@ -109,10 +106,7 @@ class Relay:
     # on asyncio
 
     async def serve(self, app: AsgiApp) -> None:
-        """Serve the scope to its end. Raises what the application raises; if Trio fails, the response is 503."""
-        # Nearly always there, and the application waits for it in any case.
-        if self._scope["type"] == "http":
-            self._add(await self._receive())
+        """Serve the scope to its end. Raises what the application raises, and `RuntimeError` if Trio fails."""
         context = copy_context()
         # The functions of a server are not those of a client.
         context.run(HOME.set, None)
@@ -130,9 +124,6 @@ class Relay:
             if cancelled is not None:
                 raise cancelled
             self._outcome.unwrap()
-        except RuntimeError:
-            await self._reject()  # noqa: ASYNC120  the response says it, and it is raised then
-            raise
         finally:
             del cancelled
             self._guest.calls.discard(self)
@@ -163,7 +154,6 @@ class Relay:
     async def _send_one(self, message: Message) -> None:
         if self._has_left:
             return
-        self._has_begun = True
         try:
             await self._send(message)
         except OSError:
@@ -188,11 +178,3 @@ class Relay:
         self._has_left = True
         self._outbox.clear()
         self._parked.unpark_all()
-
-    async def _reject(self) -> None:
-        """Send 503 where Trio has failed before the response began."""
-        if self._scope["type"] != "http" or self._has_begun or self._has_left:
-            return
-        head = [(b"content-type", b"text/plain"), (b"content-length", str(len(UNAVAILABLE)).encode())]
-        await self._send({"type": "http.response.start", "status": 503, "headers": head})
-        await self._send({"type": "http.response.body", "body": UNAVAILABLE})

@@ -334,6 +334,14 @@ class McpApp(HttpApp):
 
     # requests
 
+    def may_begin_on_asyncio(self, path: str) -> bool:
+        """Return whether `respond` may begin on asyncio for a POST of a whole body: it awaits `move_to_trio` where it waits.
+
+        Args:
+            path: of the request, below the one where the application is mounted.
+        """
+        return path == self._paths.streamable and self._running is not None and self.authentication is None
+
     async def respond(self, request: Request) -> Response:
         # Nearly every request is one for MCP.
         if request.path != self._paths.streamable and request.websocket is None:

@@ -222,6 +222,13 @@ class McpApps(HttpApp):
 
     # requests
 
+    def may_begin_on_asyncio(self, path: str) -> bool:
+        """Return whether `respond` may begin on asyncio; see `McpApp.may_begin_on_asyncio`."""
+        return any(
+            path.startswith(prefix) and app.may_begin_on_asyncio(path[len(prefix) :])
+            for prefix, app in self.apps.items()
+        )
+
     async def respond(self, request: Request) -> Response:
         probe = None if request.websocket is not None else self._probes.find(request)
         if probe is not None:

@@ -14,6 +14,7 @@ from trio_mcp.runtime import Account
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session import Envelope, Received, Service
 from trio_mcp.session.channel import MESSAGE_COST
+from trio_mcp.session.event_loop import move_to_trio
 
 from ...asgi.access import Access, Headers
 from ...asgi.access_log import ID_HEADER, AccessRecord
@@ -127,6 +128,7 @@ class MessageReader:
         limits, peer, turn = self._limits, incoming.peer, service.turn
         body = incoming.request.body.whole
         if body is None or len(body) > limits.body:
+            await move_to_trio()
             body = await read_body(incoming.request, limits.body, limits.body_seconds, account)
         # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
         try:
@@ -141,6 +143,7 @@ class MessageReader:
             account.draw(size)
         # Many requests may have come at the same time, each on a separate connection.
         if turn.is_over:
+            await move_to_trio()
             await turn.pass_on()
         turn.spent += MESSAGE_COST + len(body)
         message = parse(body, self._json_limits, measured)
@@ -148,6 +151,7 @@ class MessageReader:
             self._authentication.check_scopes(service, message, peer, incoming.request.root)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
+            await move_to_trio()
             await turn.pass_on()
             turn.spent += len(body)
         return Envelope(message, peer=peer, size=size)

@@ -21,6 +21,7 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import Account, CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service, make_session
+from trio_mcp.session.event_loop import move_to_trio
 from trio_mcp.session.kept_requests import CALL_SECONDS
 from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 from trio_mcp.storage import EventStore
@@ -75,6 +76,8 @@ class LegacyEndpoint:
         """
         message, headers = envelope.message, envelope.peer.headers
         check_version(headers)
+        if self._home is not None:
+            await move_to_trio()
         # With a session header it is a second handshake in that session, which knows whether it is the same as the first.
         is_handshake = isinstance(message, Request) and message.method == "initialize"
         if is_handshake and SESSION_HEADER not in headers:
@@ -124,6 +127,7 @@ class LegacyEndpoint:
         try:
             with self._service.open_account(envelope.peer) as account:
                 account.draw(envelope.size)
+                await move_to_trio()
                 await batch.read_rest(self._service.turn)
             if entry.ended:
                 raise self.sessions.session_over()

@@ -1,0 +1,248 @@
+"""Requests that are answered in the task of an asyncio host: when they need a Trio task, and how their clients leave."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from asgi_peer import modern_request
+from asyncio_peer import Peer, call, post, run, shop, until
+
+from trio_mcp import Context, Server, configure_logging
+from trio_mcp.runtime.loop_turn import TURN
+from trio_mcp_transports.http import HttpLimits, asgi_app
+
+
+class Spawned(trio.abc.Instrument):
+    """The names of the Trio tasks that were started."""
+
+    def __init__(self) -> None:
+        self.names = list[str]()
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        self.names.append(task.name)
+
+
+async def known(_headers: Mapping[str, str]) -> str:
+    return "ada"
+
+
+@asynccontextmanager
+async def spawned() -> AsyncIterator[list[str]]:
+    tasks = Spawned()
+    trio.lowlevel.add_instrument(tasks)
+    try:
+        yield tasks.names
+    finally:
+        trio.lowlevel.remove_instrument(tasks)
+
+
+APPS = {
+    "open": (lambda: asgi_app(shop()), "", 0),
+    "authenticated": (lambda: asgi_app(shop(), authenticate=known), "", 1),
+    "several": (lambda: asgi_app({"/shop": shop()}), "/shop", 0),
+    "several, one at the top": (lambda: asgi_app({"/": Server("top"), "/shop": shop()}), "/shop", 0),
+}
+
+
+@pytest.mark.parametrize("kind", APPS)
+def test_a_call_needs_no_trio_task_but_its_own_unless_its_caller_must_be_found_out(kind: str) -> None:
+    make, prefix, more = APPS[kind]
+    path = f"{prefix}/mcp"
+
+    async def main() -> None:
+        app = make()
+        async with app.lifespan(), spawned() as tasks:
+            assert (await call("count", path).request(app))[0] == 200
+            assert len(tasks) == 1 + more
+            assert (await post(*modern_request("tools/list", {}), path).request(app))[0] == 200
+            assert len(tasks) == 1 + 2 * more
+            assert (await call("none", path).request(app))[0] == 200
+            assert (await post({"jsonrpc": "2.0"}, {}, path).request(app))[0] == 400
+
+    run(main)
+
+
+def test_a_body_in_pieces_and_one_behind_a_full_turn_go_on_in_a_trio_task() -> None:
+    async def main() -> None:
+        app = asgi_app(shop())
+        async with app.lifespan(), spawned() as tasks:
+            assert (await call("count", pieces=3).request(app))[0] == 200
+            assert len(tasks) == 2
+            app.service.turn.spent = TURN + 1
+            assert (await call("count").request(app))[0] == 200
+            assert app.service.turn.spent < TURN
+            assert len(tasks) == 4
+
+    run(main)
+
+
+@pytest.mark.parametrize("pieces", [1, 50])
+def test_a_body_over_the_limit_is_rejected(pieces: int) -> None:
+    async def main() -> None:
+        app = asgi_app(shop(), limits=HttpLimits(body=100))
+        async with app.lifespan():
+            assert (await call("count", pieces=pieces).request(app))[0] == 413
+
+    run(main)
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_gets_no_call() -> None:
+    async def main() -> None:
+        app = asgi_app(shop())
+        async with app.lifespan():
+            peer = call("count", pieces=2)
+            peer.drop_last()
+            peer.leave()
+            assert (await peer.request(app))[0] == 400
+            assert not app.service.statistics().actors.running
+
+    run(main)
+
+
+def test_a_request_that_is_cancelled_while_its_caller_is_found_out_leaves_no_call() -> None:
+    events = list[str]()
+
+    async def slowly(_headers: Mapping[str, str]) -> str:
+        events.append("asked")
+        try:
+            await trio.sleep_forever()
+        finally:
+            events.append("given up")
+
+    async def main() -> None:
+        app = asgi_app(shop(), authenticate=slowly)
+        async with app.lifespan():
+            task = asyncio.create_task(call("count").serve(app))
+            await until(lambda: events)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert events == ["asked", "given up"]
+
+    run(main)
+
+
+def test_a_cancel_in_the_turn_of_the_response_ends_the_call_that_has_begun() -> None:
+    server, events = Server("shop"), list[str]()
+
+    @server.tool
+    async def wait() -> None:
+        events.append("began")
+        try:
+            await trio.sleep_forever()
+        finally:
+            events.append("ended")
+
+    async def main() -> None:
+        app = asgi_app(server, authenticate=known)
+        async with app.lifespan():
+            for turns in range(12):
+                task = asyncio.create_task(call("wait").serve(app))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                await until(lambda: events.count("began") == events.count("ended"))
+                await until(lambda: not app.service.statistics().actors.running)
+
+    run(main)
+
+
+def test_a_silent_call_sends_fillers_and_then_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp_transports.asgi.exchange.KEEP_ALIVE_SECONDS", 0.02)
+    server, go_on = Server("shop"), list[bool]()
+
+    @server.tool
+    async def wait() -> str:
+        while not go_on:  # noqa: ASYNC110  it is set on asyncio
+            await trio.sleep(0.001)
+        return "done"
+
+    async def main() -> None:
+        app = asgi_app(server)
+        async with app.lifespan():
+            peer = call("wait")
+            task = asyncio.create_task(peer.serve(app))
+            await until(lambda: len(peer.answered) == 3)
+            go_on.append(True)
+            await task
+            head, *parts = peer.answered
+            assert (b"content-type", b"text/event-stream") in head["headers"]
+            assert [part["body"][:1] for part in parts[:2]] == [b":", b":"]
+            assert b'"done"' in parts[-1]["body"]
+            assert not parts[-1]["more_body"]
+
+    run(main)
+
+
+def test_a_stream_ends_when_its_credentials_are_no_longer_accepted() -> None:
+    callers = ["ada"]
+
+    async def authenticate(_headers: Mapping[str, str]) -> str | None:
+        return callers[0] if callers else None
+
+    async def main() -> None:
+        app = asgi_app(shop(), authenticate=authenticate, limits=HttpLimits(recheck_seconds=0.02))
+        async with app.lifespan():
+            body, headers = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+            peer = post(body, headers)
+            task = asyncio.create_task(peer.serve(app))
+            await until(lambda: len(peer.answered) > 1)
+            callers.clear()
+            await task
+            assert not peer.answered[-1]["more_body"]
+        assert {each.get_name() for each in asyncio.all_tasks()} <= {
+            asyncio.current_task().get_name(),  # type: ignore[union-attr]
+            "Trio as the guest of this event loop",
+        }
+
+    run(main)
+
+
+def test_a_client_that_leaves_while_the_host_sends_ends_its_call() -> None:
+    server, events = Server("shop"), list[str]()
+
+    @server.tool
+    async def talk(ctx: Context) -> None:
+        try:
+            while True:
+                await ctx.progress(1)
+        finally:
+            events.append("ended")
+
+    class Broken(Peer):
+        async def _send(self, message: dict[str, object]) -> None:
+            if self.answered:
+                raise OSError("the client has left")
+            await super()._send(message)
+
+    async def main() -> None:
+        app = asgi_app(server)
+        async with app.lifespan():
+            body, headers = modern_request("tools/call", {"name": "talk", "arguments": {}})
+            body["params"]["_meta"]["progressToken"] = 1
+            whole = post(body, {**headers, "mcp-name": "talk"})
+            await Broken(whole.scope, *whole.sent).serve(app)
+            await until(lambda: events)
+
+    run(main)
+
+
+def test_a_request_on_asyncio_is_in_the_access_log() -> None:
+    async def main(log: io.StringIO) -> None:
+        configure_logging("info", stream=log)
+        app = asgi_app(shop(), access_log=True)
+        async with app.lifespan():
+            assert (await call("count").request(app))[0] == 200
+            assert (await call("count", pieces=2).request(app))[0] == 200
+
+    log = io.StringIO()
+    run(lambda: main(log))
+    assert log.getvalue().count("POST") == 2
+    assert log.getvalue().count(" 200 ") == 2
