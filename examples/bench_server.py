@@ -2,7 +2,7 @@
 
 BENCH_TOOLS=n adds n more tools, so that the list of tools is long. With BENCH_KEYS, a JWK set, callers need a token.
 BENCH_HTTP=authenticate, access_log or trusted_proxies sets an option of HTTP, and BENCH_TLS=FILE serves with the certificate and
-the key in it.
+the key in it. BENCH_HOST=uvicorn serves on uvicorn, and BENCH_ASYNCIO=1 runs its functions on asyncio.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from pydantic import BaseModel
 
@@ -19,7 +19,12 @@ import trio_mcp
 from trio_mcp import Context, Server, ServiceOptions, auth
 
 # `fan` sends all its questions in one round, as the servers that it is compared with do.
-server = Server("bench", version="1.0", options=ServiceOptions(parallel_prompts=True))
+server = Server(
+    "bench",
+    version="1.0",
+    options=ServiceOptions(parallel_prompts=True),
+    asyncio=os.environ.get("BENCH_ASYNCIO") == "1",
+)
 
 
 class Answer(BaseModel):
@@ -68,14 +73,29 @@ for extra_number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
     add_extra(extra_number)
 
 
+Hook = Callable[[Mapping[str, str]], Awaitable[str | None]]
+
+
 async def authenticate(headers: Mapping[str, str]) -> str | None:
     return "bench" if headers.get("authorization") == "Bearer bench" else None
+
+
+def serve_on_uvicorn(port: int, hook: Hook | None) -> None:
+    import uvicorn  # noqa: PLC0415  only this server needs it
+
+    from trio_mcp_transports.http import asgi_app  # noqa: PLC0415
+
+    # As `bench.servers.official` has it.
+    app = asgi_app(server) if hook is None else asgi_app(server, authenticate=hook)
+    uvicorn.run(app, port=port, log_level="warning", access_log=False, loop="asyncio", http="h11", ws="none")
 
 
 def serve_http(port: int) -> None:
     option, certificate, keys = (os.environ.get(f"BENCH_{name}") for name in ("HTTP", "TLS", "KEYS"))
     tls = None if certificate is None else trio_mcp.Tls(certificate)
-    if keys is not None:
+    if os.environ.get("BENCH_HOST") == "uvicorn":
+        serve_on_uvicorn(port, authenticate if option == "authenticate" else None)
+    elif keys is not None:
         verifier = auth.jwt("https://issuer.bench", keys=json.loads(keys), audience="bench")
         server.run("http", port=port, tls=tls, authenticate=verifier)
     elif option == "authenticate":

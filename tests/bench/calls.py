@@ -12,7 +12,7 @@ from . import messages
 from .generator import SLOW, Load, Report, WrongAnswers, generate
 from .http_client import connected, open_session
 from .messages import NUMBER, PATH, Era
-from .targets import HYPERCORN, OURS, Target, Wire
+from .targets import FLOORS, HYPERCORN, OURS, Target, Wire
 from .workload import Server, Unit, Workload
 
 HELLO: Mapping[str, Any] = {"text": "hello world"}
@@ -82,6 +82,16 @@ class SlowlySentCalls(Calls):
             mode, load, options, {**texts, **sessions}, log=log, scratch=server.scratch, program=SLOW
         )
         return report.cpu
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostedCalls(Calls):
+    """Calls on uvicorn: of our application, of the floor's and of the official SDK's, which always runs there."""
+
+    variables: Mapping[str, str] = field(default_factory=lambda: {"BENCH_HOST": "uvicorn"})
+
+    def runs_on(self, target: Target) -> bool:
+        return target.name in (OURS, FLOORS[Wire.HTTP], "mcp")
 
 
 @dataclass(frozen=True, kw_only=True)

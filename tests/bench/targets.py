@@ -57,7 +57,7 @@ class Installed:
 ONLY_ECHO = frozenset({"echo"})
 PORT = "{port}"
 FLOOR = PythonEnvironment(
-    "floor", ("hypercorn==0.18.*", "trio", "trio-websocket", "httptools", "orjson", "h11", "wsproto")
+    "floor", ("hypercorn==0.18.*", "trio", "trio-websocket", "httptools", "orjson", "h11", "wsproto", "uvicorn")
 )
 OUR_SERVER = str(ROOT / "examples" / "bench_server.py")
 OFFICIAL = ("-m", "bench.servers.official")
@@ -75,7 +75,7 @@ TARGETS = {
         Target(
             OURS,
             "trio_mcp",
-            PythonEnvironment("trio_mcp", ("-e", str(ROOT)), ROOT / "pyproject.toml"),
+            PythonEnvironment("trio_mcp", ("-e", str(ROOT), "uvicorn"), ROOT / "pyproject.toml"),
             {
                 Wire.STDIO: (OUR_SERVER, "stdio"),
                 Wire.HTTP: (OUR_SERVER, "http", PORT),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .calls import Calls, FirstAnswer, Lists, Questions, SlowlySentCalls, StdioCalls, WebSocketCalls
+from .calls import Calls, FirstAnswer, HostedCalls, Lists, Questions, SlowlySentCalls, StdioCalls, WebSocketCalls
 from .messages import Era
 from .open_calls import Fan, Idle, Waiting
 from .paths import CERTIFICATE
@@ -58,6 +58,25 @@ def with_options(era: Era) -> Iterator[Workload]:
         )
 
 
+def on_uvicorn() -> Iterator[Workload]:
+    """Yield calls on uvicorn, with asyncio and h11, beside uvicorn with fixed answers and the official SDK on it."""
+    host = {"BENCH_HOST": "uvicorn"}
+    token = {"Authorization": "Bearer bench"}
+
+    def calls(name: str, what: str, era: Era = MODERN, connections: int = 16, **more: Any) -> HostedCalls:
+        what = f"uvicorn, {era.value}, {connections} connection{'s' if connections > 1 else ''}{what}"
+        return HostedCalls(name=f"uvicorn-{name}", what=what, era=era, connections=connections, **more)
+
+    yield calls("legacy-16", "", LEGACY, goals=(mcp(0.35),))
+    yield calls("modern-16", "", goals=(mcp(0.35),))
+    yield calls("modern-1", "", connections=1)
+    yield calls("asyncio", ", `asyncio=True`", variables={**host, "BENCH_ASYNCIO": "1"})
+    authenticated = {**host, "BENCH_HTTP": "authenticate"}
+    yield calls("authenticate", ", `authenticate=`", headers=token, variables=authenticated)
+    authenticated["BENCH_ASYNCIO"] = "1"
+    yield calls("authenticate-asyncio", ", both", headers=token, variables=authenticated)
+
+
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for workload in (
@@ -79,6 +98,7 @@ WORKLOADS: dict[str, Workload] = {
         ),
         *with_options(LEGACY),
         *with_options(MODERN),
+        *on_uvicorn(),
         Calls(
             name="http-token-16",
             what="HTTP, modern, 16 connections, a verified token",

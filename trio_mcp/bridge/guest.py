@@ -71,7 +71,7 @@ class Guest(Host):
     @property
     def is_ending(self) -> bool:
         """Whether it takes no more users."""
-        return self._is_left or self._scope.cancel_called or self._ended.done()
+        return self._is_left or self._ended.done() or self._scope.cancel_called
 
     def hold(self) -> None:
         """Add a user."""

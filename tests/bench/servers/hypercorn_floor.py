@@ -3,7 +3,7 @@
 `plain` is hypercorn's Trio worker as it is, over HTTP and WebSocket. `lean` leaves out what an HTTP request does not need:
 httptools parses instead of h11, no task and no lock is made for a request, a write is not shielded, and the head of a response
 leaves with its body. There is no pipelining, and no guard against anything. BENCH_TLS=FILE serves with the certificate and
-the key in it, as HTTP/1.1.
+the key in it, as HTTP/1.1. With BENCH_HOST=uvicorn both are uvicorn.
 """
 
 from __future__ import annotations
@@ -159,7 +159,17 @@ class LeanProtocol:
         return b"%x\r\n%s\r\n" % (len(event.data), event.data) if self.chunked else event.data
 
 
+def serve_on_uvicorn(port: int) -> None:
+    import uvicorn
+
+    # As `bench.servers.official` has it.
+    uvicorn.run(app, port=port, log_level="warning", access_log=False, loop="asyncio", http="h11", ws="none")
+
+
 def main(kind: str, port: int) -> None:
+    if os.environ.get("BENCH_HOST") == "uvicorn":
+        serve_on_uvicorn(port)
+        return
     if kind == "lean":
         hypercorn.trio.run.__dict__["TCPServer"] = LeanServer
         hypercorn.protocol.__dict__["H11Protocol"] = LeanProtocol
