@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import threading
 from collections.abc import Mapping
+from random import Random
 from types import FrameType
 
 import pytest
@@ -13,11 +16,15 @@ from asyncio_peer import call, get, run, shop, until
 
 from trio_mcp import HttpOptions, Server
 from trio_mcp.bridge.guest import current_guest
-from trio_mcp_transports.http import asgi_app
+from trio_mcp_transports.http import McpApp, asgi_app
 
 
 async def nobody(_: Mapping[str, str]) -> None:
     return None
+
+
+async def known(_: Mapping[str, str]) -> str:
+    return "ada"
 
 
 async def leave_nothing() -> None:
@@ -156,3 +163,74 @@ def test_signals_are_left_alone_outside_of_the_main_thread() -> None:
         await asyncio.to_thread(asyncio.run, main())
 
     run(in_thread)
+
+
+@pytest.mark.parametrize("on_asyncio", [True, False])
+def test_a_host_that_ends_without_lifespan_leaves_no_task_thread_or_descriptor(on_asyncio: bool) -> None:
+    server, events = Server("shop"), list[str]()
+
+    @server.tool(asyncio=on_asyncio)
+    async def wait() -> None:
+        events.append("began")
+        try:
+            await (asyncio if on_asyncio else trio).sleep(60)
+        finally:
+            events.append("ended")
+
+    async def main() -> None:
+        task = asyncio.create_task(call("wait").serve(asgi_app(server)))
+        await until(lambda: events)
+        # The host drops its requests, and says nothing to the application.
+        task.cancel()
+        await asyncio.wait([task])
+
+    def left() -> tuple[int, int]:
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    run(main)
+    # Trio keeps idle threads for some seconds, and uses them again.
+    threads, descriptors = left()
+    events.clear()
+    run(main)
+    assert events == ["began", "ended"]
+    assert left() <= (threads, descriptors)
+
+
+@pytest.mark.parametrize("on_asyncio", [True, False])
+def test_five_hundred_clients_that_leave_at_random_moments_leave_no_call(on_asyncio: bool) -> None:
+    random, server = Random(31), Server("shop", asyncio=on_asyncio)
+    running = list[int]()
+
+    @server.tool
+    async def work() -> str:
+        running.append(1)
+        try:
+            for _ in range(3):
+                await (asyncio if on_asyncio else trio).sleep(0.0)
+        finally:
+            running.pop()
+        return "done"
+
+    async def leave(app: McpApp) -> None:
+        peer = call("work")
+        task = asyncio.create_task(peer.serve(app))
+        for _ in range(random.randrange(12)):
+            await asyncio.sleep(0)
+        if random.random() < 0.5:
+            task.cancel()
+        else:
+            peer.leave()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+    async def main() -> None:
+        app = asgi_app(server, authenticate=known)
+        async with app.lifespan():
+            for _ in range(50):
+                await asyncio.gather(*(leave(app) for _ in range(10)))
+            await until(lambda: not app.service.statistics().actors.running)
+            assert not running
+        await leave_nothing()
+
+    run(main)
