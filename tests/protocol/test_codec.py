@@ -35,11 +35,13 @@ from trio_mcp.types import (
     LoggingMessageNotificationParams,
     Model,
     ProgressNotificationParams,
+    PromptMessage,
     RequestedSchema,
     RequestParams,
     ServerCapabilities,
     StringSchema,
     SubscriptionsListenResult,
+    TextContent,
     Tool,
     ToolAnnotations,
     UnknownContent,
@@ -342,7 +344,6 @@ def test_an_authors_own_result_class_is_written_as_the_type_it_extends():
     ("content", "path"),
     [
         ([math.nan], "result.structuredContent.a[0]"),
-        ("\udfff", "result.structuredContent.a"),
         ([10**320], "result.structuredContent.a[0]"),
     ],
 )
@@ -350,6 +351,16 @@ def test_what_json_cannot_carry_is_refused_with_its_path(version: str, content: 
     broken = GetPromptResult(messages=[], structuredContent={"a": content})  # type: ignore[call-arg]
     with pytest.raises(LocalProtocolError, match=naming(path)):
         codec_for(version).encode_result("prompts/get", broken)
+
+
+@pytest.mark.parametrize("version", [MODERN, "2024-11-05"])
+@pytest.mark.parametrize("text", ["\udfff", "\udfff NaN"])
+def test_half_of_a_character_is_replaced_in_text_that_is_shown_and_refused_in_a_name(version: str, text: str) -> None:
+    codec = codec_for(version)
+    result = GetPromptResult(messages=[PromptMessage(role="user", content=TextContent(text=text))])
+    assert text.replace("\udfff", "\ufffd").encode() in codec.encode_result("prompts/get", result).raw
+    with pytest.raises(LocalProtocolError, match=naming("params.name", "surrogate")):
+        codec.encode_request("tools/call", CallToolRequestParams(name=text, arguments={}))
 
 
 @pytest.mark.parametrize("version", [MODERN, "2024-11-05"])

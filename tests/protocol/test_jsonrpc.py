@@ -10,7 +10,9 @@ from hypothesis import given, strategies as st
 from json_strategies import json_values
 from naming import naming, unnamed
 
+from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import InvalidRequestState, ProtocolError
+from trio_mcp.protocol import shown_text
 from trio_mcp.protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -251,6 +253,12 @@ def test_a_byte_order_mark_before_a_message_is_skipped_and_one_inside_is_kept() 
 HALF = r"\ud83d"
 
 
+@pytest.fixture(autouse=True)
+def no_warning_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind of warning is shown a few times a minute."""
+    monkeypatch.setattr(shown_text, "records", RepeatedRecords(peer_logger("trio_mcp.protocol")))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -275,6 +283,7 @@ def test_half_a_character_in_a_text_that_is_shown_is_replaced_with_a_warning(
         (f'"id":1,"method":"{HALF}"', 1),
         (f'"id":1,"method":"tools/call","params":{{"name":"t","arguments":{{"a":"{HALF}"}}}}', 1),
         (f'"id":1,"method":"ping","params":{{"{HALF}":1}}', 1),
+        (f'"id":1,"method":"m","params":{{"content":[{{"type":"tool_use","input":{{"a":["{HALF}"]}}}}]}}', 1),
         (f'"id":1,"method":"ping","params":{{"a":"{HALF}","b":[{"1," * 1200}1e999]}}', 1),
     ],
 )
@@ -353,7 +362,6 @@ def test_a_reader_gets_the_members_of_encoded_and_plain_objects_alike() -> None:
         (Request(1, "m", {"a": math.nan}), r"params\.a"),
         (Response(1, {"rows": [{"price": math.inf}]}), r"result\.rows\[0\]\.price"),
         (ErrorResponse(1, ErrorDetail(1, "x", {"a": math.nan})), r"error\.data\.a"),
-        (ErrorResponse(1, ErrorDetail(1, "\ud800")), r"error\.message"),
         (Request(1, "m", {"a": 10**320}), r"params\.a"),
         (Request("\ud800", "m"), "id"),
         (Notification("\ud800"), "method"),
@@ -362,6 +370,12 @@ def test_a_reader_gets_the_members_of_encoded_and_plain_objects_alike() -> None:
 def test_a_message_that_cannot_be_json_is_refused_with_the_path(message: Message, path: str) -> None:
     with pytest.raises(ValueError, match=f"^{path} "):
         dump(message)
+
+
+def test_half_a_character_in_the_text_of_an_error_is_replaced_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    error = ErrorResponse(1, ErrorDetail(1, "\ud800", {"a": ["\ud800"]}))
+    assert parse(dump(error)) == ErrorResponse(1, ErrorDetail(1, "\ufffd", {"a": ["\ufffd"]}))
+    assert "surrogate" in caplog.text
 
 
 def test_a_broken_rule_becomes_an_error_response() -> None:

@@ -1,27 +1,41 @@
-"""Values that JSON cannot hold, in a conversation with a model: each is an error where it comes from, not where it is sent."""
+"""Values that JSON cannot hold. Half of a character is replaced in text that is shown, with a warning.
+
+Anything else is an error: in a conversation with a model where it comes from, not where it is sent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
-from trio_mcp import BreakToolLoop, Context, ProviderError, Server
+from trio_mcp import BreakToolLoop, Client, Context, ProviderError, Server, ToolError
+from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import LocalProtocolError, ProviderErrorKind
+from trio_mcp.protocol import shown_text
 from trio_mcp.testing import MockClient, make_context, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,
     ClientCapabilities,
     CreateMessageRequestParams,
     CreateMessageResult,
+    PromptMessage,
+    ResourceLink,
     SamplingMessage,
     TextContent,
     ToolResultContent,
     ToolUseContent,
 )
+
+
+@pytest.fixture(autouse=True)
+def no_warning_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind of warning is shown a few times a minute."""
+    monkeypatch.setattr(shown_text, "records", RepeatedRecords(peer_logger("trio_mcp.protocol")))
+
 
 both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
 
@@ -33,13 +47,25 @@ async def list_files() -> str:
     return f"a.txt {LONE}.txt"
 
 
+async def link_file() -> ResourceLink:
+    return ResourceLink(uri=f"file:///{LONE}.txt", name="a file")
+
+
 async def measure() -> CallToolResult:
     return CallToolResult(content=[], structured_content={"height": float("inf")})
 
 
+def last_result(messages: Sequence[SamplingMessage]) -> ToolResultContent:
+    content = messages[-1].content
+    assert isinstance(content, Sequence)
+    (result,) = content
+    assert isinstance(result, ToolResultContent)
+    return result
+
+
 @both_eras
 @pytest.mark.parametrize("resume", ["parked", "replay"])
-@pytest.mark.parametrize("function", [list_files, measure])
+@pytest.mark.parametrize("function", [link_file, measure])
 async def test_the_result_of_a_tool_in_a_loop_is_an_error_for_the_model(function: Any, resume: Any, era: str) -> None:
     server = Server("s")
 
@@ -51,15 +77,31 @@ async def test_the_result_of_a_tool_in_a_loop_is_an_error_for_the_model(function
     assert (await client.call((server, "lead"))).text == "sorry"
     params = client.questions[1].params
     assert isinstance(params, CreateMessageRequestParams)
-    (result,) = params.messages[-1].content  # type: ignore[misc]
-    assert isinstance(result, ToolResultContent)
+    result = last_result(params.messages)
     assert result.is_error
     assert isinstance(result.content[0], TextContent)
     assert function.__name__ in result.content[0].text
 
 
+@both_eras
+@pytest.mark.parametrize("resume", ["parked", "replay"])
+async def test_the_text_of_a_tool_in_a_loop_is_shown_to_the_model(resume: Any, era: str) -> None:
+    server = Server("s")
+
+    @server.tool(resume=resume)
+    async def lead(ctx: Context) -> str:
+        return (await ctx.run_tool_loop("Go.", [list_files])).text
+
+    client = MockClient(samples=[tool_use("list_files"), "fine"], era=era)
+    assert (await client.call((server, "lead"))).text == "fine"
+    params = client.questions[1].params
+    assert isinstance(params, CreateMessageRequestParams)
+    assert last_result(params.messages).content == [TextContent(text="a.txt \ufffd.txt")]
+
+
 @pytest.mark.parametrize(
-    "output", [LONE, [float("nan")], ToolResultContent(tool_use_id="f", content=[TextContent(text=LONE)])]
+    "output",
+    [[float("nan")], ToolResultContent(tool_use_id="f", content=[TextContent(text="x", meta={"x": float("inf")})])],
 )
 async def test_a_result_that_is_added_is_refused_at_once(output: object) -> None:
     async with make_context(samples=[unchecked_tool_use("f")]) as ctx:
@@ -70,20 +112,28 @@ async def test_a_result_that_is_added_is_refused_at_once(output: object) -> None
         assert ctx.messages == before
 
 
-def test_a_break_has_a_text_that_can_be_sent() -> None:
+async def test_a_text_that_is_added_is_shown() -> None:
+    async with make_context(samples=[unchecked_tool_use("f")]) as ctx:
+        answer = await ctx.sample("Go.", tools=[list_files])
+        ctx.add_tool_results({answer.tool_calls[0].id: LONE})
+        assert last_result(ctx.messages).content == [TextContent(text="\ufffd")]
+
+
+def test_the_text_of_a_break_is_shown_and_its_value_has_to_be_json() -> None:
+    assert str(BreakToolLoop(text=LONE)) == "\ufffd"
     with pytest.raises(ValueError, match="surrogate"):
-        BreakToolLoop(text=LONE)
+        BreakToolLoop([LONE])
 
 
 @both_eras
 @pytest.mark.parametrize(
     "block",
     [
-        TextContent(text=LONE),
+        ToolUseContent(id="1", name="f", input={"x": LONE}),
         ToolUseContent(id="1", name="f", input={"x": float("nan")}),
-        TextContent(text="x", meta={"x": [LONE]}),
+        TextContent(text="x", meta={"x": float("inf")}),
     ],
-    ids=["text", "number", "meta"],
+    ids=["argument", "number", "meta"],
 )
 async def test_an_answer_of_the_provider_is_malformed(block: Any, era: str) -> None:
     class Odd:
@@ -114,7 +164,6 @@ async def test_an_answer_of_the_provider_is_malformed(block: Any, era: str) -> N
         ({"metadata": [1]}, TypeError),
         ({"metadata": {"x": float("inf")}}, ValueError),
         ({"metadata": {"x": object()}}, ValueError),
-        ({"system_prompt": LONE}, ValueError),
         ({"stop_sequences": [LONE]}, ValueError),
         ({"timeout": 0}, ValueError),
         ({"timeout": "1"}, TypeError),
@@ -129,11 +178,12 @@ async def test_an_option_is_refused_by_the_call_itself(options: Any, error: type
 
 
 ASKS: list[Callable[[Context], Awaitable[object]]] = [
-    lambda ctx: ctx.sample(LONE),
-    lambda ctx: ctx.sample([TextContent(text=LONE), "Go."]),
-    lambda ctx: ctx.sample(messages=[SamplingMessage(role="user", content=TextContent(text=LONE))]),
-    lambda ctx: ctx.run_tool_loop(LONE, []),
-    lambda ctx: ctx.elicit(LONE, str),
+    lambda ctx: ctx.sample([TextContent(text="x", meta={"x": float("inf")}), "Go."]),
+    lambda ctx: ctx.sample(
+        messages=[SamplingMessage(role="user", content=TextContent(text="x", meta={"x": float("inf")}))]
+    ),
+    lambda ctx: ctx.sample("Go.", metadata={"x": float("nan")}),
+    lambda ctx: ctx.run_tool_loop("Go.", [], metadata={"x": float("inf")}),
 ]
 
 
@@ -148,7 +198,7 @@ async def test_a_question_is_an_error_in_the_body_that_asks_and_its_siblings_go_
     @server.tool(resume=resume)
     async def lead(ctx: Context) -> str:
         async def fail(branch: Context) -> str:
-            with pytest.raises((LocalProtocolError, ValueError), match="lone surrogate"):
+            with pytest.raises((LocalProtocolError, ValueError), match=r"inf|NaN|nan|JSON"):
                 await ask(branch)
             return (await branch.sample("And then?")).text
 
@@ -159,3 +209,127 @@ async def test_a_question_is_an_error_in_the_body_that_asks_and_its_siblings_go_
 
     client = MockClient(samples=["fine", "fine"], era=era)
     assert (await client.call((server, "lead"))).text == "fine fine"
+
+
+SHOWN: list[tuple[str, Callable[[Context], Awaitable[object]]]] = [
+    ("sample", lambda ctx: ctx.sample(LONE)),
+    ("sample", lambda ctx: ctx.sample([TextContent(text=LONE), "Go."])),
+    ("sample", lambda ctx: ctx.sample("Go.", system_prompt=LONE)),
+    ("sample", lambda ctx: ctx.run_tool_loop(LONE, [])),
+    ("elicit", lambda ctx: ctx.elicit(LONE, str)),
+]
+
+
+@both_eras
+@pytest.mark.parametrize("resume", ["parked", "replay"])
+@pytest.mark.parametrize(("kind", "ask"), SHOWN)
+async def test_the_text_of_a_question_is_shown(
+    kind: str, ask: Any, resume: Any, era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s")
+
+    @server.tool(resume=resume)
+    async def lead(ctx: Context) -> str:
+        await ask(ctx)
+        return "asked"
+
+    client = MockClient(samples=["fine"] * (kind == "sample"), elicits=["fine"] * (kind == "elicit"), era=era)
+    assert (await client.call((server, "lead"))).text == "asked"
+    assert "\ufffd" in str(client.questions[0].params)
+    assert "surrogate" in caplog.text
+
+
+async def test_a_model_of_the_server_gets_and_gives_text_that_is_shown() -> None:
+    got: list[CreateMessageRequestParams] = []
+
+    class Broken:
+        async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
+            await trio.lowlevel.checkpoint()
+            got.append(request)
+            return CreateMessageResult(role="assistant", content=TextContent(text=LONE), model="m")
+
+    server = Server("s", sampling=Broken())
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample(LONE)).text
+
+    client = MockClient(capabilities=ClientCapabilities())
+    assert (await client.call((server, "ask"))).text == "\ufffd"
+    assert "\ufffd" in str(got[0].messages)
+
+
+def shown_server() -> Server:
+    server = Server("s")
+    server.tool(list_files)
+
+    @server.tool
+    async def list_names() -> list[str]:
+        return [LONE]
+
+    @server.tool
+    async def describe() -> dict[str, object]:
+        return {"name": LONE}
+
+    @server.tool(max_result=2048)
+    async def export() -> str:
+        return LONE * 5000
+
+    @server.tool
+    async def fail() -> str:
+        raise ToolError(LONE)
+
+    @server.resource("file:///list")
+    async def listing() -> str:
+        return LONE
+
+    @server.prompt
+    async def review() -> list[PromptMessage]:
+        return [PromptMessage(role="user", content=TextContent(text=LONE))]
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        await ctx.progress(1, message=LONE)
+        await ctx.warning(LONE)
+        return "worked"
+
+    return server
+
+
+@both_eras
+@pytest.mark.parametrize(
+    ("tool", "data"), [("list_files", "a.txt \ufffd.txt"), ("list_names", ["\ufffd"]), ("describe", {"name": "\ufffd"})]
+)
+async def test_half_of_a_character_in_a_result_is_replaced_with_a_warning(
+    tool: str, data: object, era: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = await MockClient(era=era).call((shown_server(), tool))
+    assert result.data == data
+    assert "surrogate" in caplog.text
+
+
+async def test_half_of_a_character_costs_no_call_anything_else() -> None:
+    async with Client.connect(shown_server()) as client:
+        assert (await client.read_resource("file:///list")).text == "\ufffd"
+        assert "\ufffd" in str((await client.get_prompt("review")).messages)
+        assert (await client.call_tool("fail")).text == "\ufffd"
+        assert (await client.call_tool("export")).text.startswith("\ufffd" * 100)
+        messages: list[str | None] = []
+        result = await client.call_tool("work", on_progress=lambda progress: messages.append(progress.message))
+        assert (result.text, messages) == ("worked", ["\ufffd"])
+
+
+@both_eras
+async def test_half_of_a_character_in_the_uri_of_a_block_is_an_error_of_its_tool(era: Any) -> None:
+    server = Server("s")
+    server.tool(link_file)
+    result = await MockClient(era=era).call((server, "link_file"))
+    assert result.is_error
+    assert "content[0].uri" in result.text
+
+
+async def test_half_of_a_character_in_an_argument_is_an_error_of_the_call() -> None:
+    async with Client.connect(shown_server()) as client:
+        for arguments in ({"a": LONE}, {"a": {"b": [LONE]}}):
+            with pytest.raises(LocalProtocolError, match=r"arguments.*surrogate"):
+                await client.call_tool("list_files", arguments)

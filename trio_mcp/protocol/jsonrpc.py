@@ -17,12 +17,12 @@ from typing import Final, NamedTuple, TypeAlias, TypeGuard, assert_never
 
 from pydantic_core import to_json
 
-from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..base.values import make_tuple
 from ..errors import McpError, ProtocolError, RemoteProtocolError, without_traceback
 from ..types.base import JsonObject, JsonValue
 from .json_limits import DEFAULT_LIMITS, JsonLimits, Measure
-from .strict_json import LoneSurrogate, dumps, has_surrogate, is_infinite_in, loads, with_replaced_surrogates
+from .shown_text import dump_shown, replace_surrogates, warn_of_replaced
+from .strict_json import LoneSurrogate, dumps, has_surrogate, is_infinite_in, loads
 
 # Members of a message that nothing reads, and that a proxy passes on: those that JSON-RPC does not define, and empty ones.
 #
@@ -464,38 +464,22 @@ def _without_nulls(members: JsonObject) -> JsonObject:
     return {name: value for name, value in members.items() if name not in ("result", "error")}
 
 
-_NAMES: Final = frozenset(
-    (
-        *("cursor", "id", "jsonrpc", "method", "name", "nextCursor", "progressToken", "protocolVersion", "requestId"),
-        *("requestState", "role", "taskId", "toolUseId", "type", "uri", "uriTemplate", "url"),
-    )
-)
-"""Members that name something. Half of a character in one of them stays, for what reads the member to refuse."""
-
-_records: Final = RepeatedRecords(peer_logger("trio_mcp.protocol"), lines=SHARED_LINES)
-
-
 def _shown(error: LoneSurrogate) -> JsonValue:
     """Return a message whose text can be shown; None if a lone surrogate is where it cannot be replaced."""
-    value = error.value
-    params = value.get("params") if isinstance(value, dict) else None
     try:
-        if isinstance(params, dict) and "arguments" in params:
-            # A tool acts on its arguments, so that they are not changed.
-            dumps(params["arguments"], "params.arguments")
-        shown = with_replaced_surrogates(value, _NAMES)
-        if not isinstance(shown, dict) or _is_infinite(shown):
-            return None
-        if any(has_surrogate(str(shown.get(name))) for name in ("id", "method")):
-            return None
-    except (LoneSurrogate, ValueError):
+        shown = replace_surrogates(error.value)
+    except LoneSurrogate:
         return None
-    _records.log("a text of a peer has half of a character (a lone surrogate), which was replaced: %s", error.why)
+    if not isinstance(shown, dict) or _is_infinite(shown):
+        return None
+    if any(has_surrogate(str(shown.get(name))) for name in ("id", "method")):
+        return None
+    warn_of_replaced(error.why)
     return shown
 
 
 def _is_infinite(value: JsonValue) -> bool:
-    whole = with_replaced_surrogates(value, frozenset())
+    whole = replace_surrogates(value, frozenset())
     return is_infinite_in(whole, to_json(whole))
 
 
@@ -545,4 +529,4 @@ def _dump_object(members: JsonObject | Encoded, name: str) -> bytes:
 def dump_error(error: ErrorDetail) -> bytes:
     """The error as a JSON object. Raises what `dump` raises."""
     data: JsonObject = {} if error.data is None else {"data": error.data}
-    return dumps({"code": error.code, "message": error.message, **data, **(error.more or {})}, "error")
+    return dump_shown({"code": error.code, "message": error.message, **data, **(error.more or {})}, "error")

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Sequence, Set as AbstractSet
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
 from itertools import compress
@@ -115,11 +115,11 @@ def dumps(value: JsonValue, root: str = "") -> bytes:
     try:
         raw = to_json(value)
     except ValueError as error:
-        raise ValueError(_first_flaw(value, root) or str(error)) from None
+        raise ValueError(first_flaw(value, root) or str(error)) from None
     # pydantic_core writes NaN and Infinity without quotes, but a string may hold these words too. With another spelling for the
     # numbers the two texts differ only if there is such a number.
     if is_infinite_in(value, raw) or has_long_number(raw):
-        raise ValueError(_first_flaw(value, root) or "NaN, infinite and very long numbers cannot be sent")
+        raise ValueError(first_flaw(value, root) or "NaN, infinite and very long numbers cannot be sent")
     return raw
 
 
@@ -222,43 +222,12 @@ def _check_surrogates(value: JsonValue) -> None:
     try:
         to_json(value)
     except ValueError as error:
-        raise LoneSurrogate(_first_flaw(value, "") or str(error), value) from None
-
-
-def with_replaced_surrogates(value: JsonValue, kept: AbstractSet[str]) -> JsonValue:
-    """Return a value in which U+FFFD takes the place of each lone surrogate, but in members of the names `kept`.
-
-    Raises:
-        LoneSurrogate: one is in the name of a member.
-    """
-    if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [with_replaced_surrogates(each, kept) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if any(map(_SURROGATE.search, value)):
-        raise LoneSurrogate("the name of a member holds a lone surrogate", value)
-    return {
-        # The value of a name or an id is text. What is below such a name in free data is data.
-        name: each if name in kept and isinstance(each, str) else with_replaced_surrogates(each, _kept_in(name, kept))
-        for name, each in value.items()
-    }
+        raise LoneSurrogate(first_flaw(value, "") or str(error), value) from None
 
 
 def has_surrogate(text: str) -> bool:
     """Return whether a text has a lone surrogate."""
-    return not text.isascii() and _SURROGATE.search(text) is not None
-
-
-def _kept_in(name: str, kept: AbstractSet[str]) -> AbstractSet[str]:
-    return frozenset() if name in _FREE_DATA else kept
-
-
-_FREE_DATA: Final = frozenset(
-    ("_meta", "data", "input", "inputSchema", "outputSchema", "requestedSchema", "structuredContent")
-)
-"""Members whose content is free: a `name` in them is no name of the protocol."""
+    return not text.isascii() and SURROGATE.search(text) is not None
 
 
 def _other_encoding(data: bytes) -> str | None:
@@ -388,11 +357,12 @@ def _count_quotes(data: bytes) -> int:
 
 # Where a value cannot be encoded
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]{0,63}", re.ASCII)
 
 
-def _first_flaw(value: JsonValue, root: str) -> str | None:
+def first_flaw(value: JsonValue, root: str) -> str | None:
+    """Return where a value cannot be encoded, and why; None if it can be."""
     steps: list[str | int] = []
     reason = _flaw(value, steps)
     return None if reason is None else f"{json_path(root, steps)} {reason}"
@@ -411,7 +381,7 @@ def _flaw(value: JsonValue, steps: list[str | int]) -> str | None:
         case float():
             return None if isfinite(value) else f"is {value}, which JSON cannot hold"
         case str():
-            return "holds a lone surrogate, which is not a character" if _SURROGATE.search(value) else None
+            return "holds a lone surrogate, which is not a character" if SURROGATE.search(value) else None
         case dict():
             return _flaw_within(value.items(), steps)
         case list():
@@ -428,7 +398,7 @@ def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str
         if plain and (isinstance(step, int) or step.isascii()):
             continue
         steps.append(step)
-        if isinstance(step, str) and _SURROGATE.search(step):
+        if isinstance(step, str) and SURROGATE.search(step):
             return "has a lone surrogate in its name"
         reason = _flaw(member, steps)
         if reason is not None:

@@ -15,6 +15,7 @@ from typing import Final
 from ..errors import LimitExceeded, ResourceNotFound
 from ..protocol.http.headers import SESSION_HEADER
 from ..protocol.json_limits import held_size
+from ..protocol.shown_text import shown_model
 from ..protocol.strict_json import dumps
 from ..protocol.uri.uris import KEPT_HERE, is_kept, with_links
 from ..runtime import Actor, Lane
@@ -65,13 +66,22 @@ class LimitedBody:
         result = await self.run(call, place, *parent)
         assert isinstance(result, CallToolResult)
         try:
-            encoded = result.encode()
+            result, encoded = sendable(result)
         except ValueError:
             # It is not JSON, and fails with an error that names the member when it is sent.
             return result
         if len(encoded) <= self.max_result:
             return result
         return preview_of(result, encoded, self.name, self.max_result, call)
+
+
+def sendable(result: CallToolResult) -> tuple[CallToolResult, bytes]:
+    """Return a result that can be sent, and its bytes. Raises `ValueError` if JSON cannot hold it."""
+    try:
+        return result, result.encode()
+    except ValueError:
+        result = shown_model(result)
+        return result, result.encode()
 
 
 def preview_of(result: CallToolResult, encoded: bytes, name: str, max_result: int, call: Call) -> CallToolResult:

@@ -24,7 +24,8 @@ from ...types import (
 from ...types.base import MetaModel
 from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
 from ..revisions import RESERVED, SERVER_INFO, Era, Method, Revision
-from ..strict_json import dumps, is_sendable
+from ..shown_text import CANNOT_SEND, dump_shown
+from ..strict_json import is_sendable
 from .downlevel import LATE_MEMBERS, Shape, narrowed, shape
 
 LATE_FIELDS: Final = frozenset(map(to_snake, LATE_MEMBERS))
@@ -155,13 +156,13 @@ class Writer:
                 raw = to_json(model, by_alias=True, exclude_none=True, exclude=unset)
             except ValueError:  # raised again below, with the member at fault
                 raw = b"NaN"
-            # JSON has no such numbers (RFC 8259, 6); `dumps` tells whether the words stand in strings only.
+            # JSON has no such numbers (RFC 8259, 6); `dump_shown` tells whether the words stand in strings only.
             if is_sendable(raw):
                 return Encoded(raw)
         try:
-            return Encoded(dumps(narrowed(self.revision.name, model, kind), root))
+            return Encoded(dump_shown(narrowed(self.revision.name, model, kind), root))
         except ValueError as error:
-            raise LocalProtocolError(f"This cannot be sent as JSON: {error}") from None
+            raise LocalProtocolError(CANNOT_SEND.format(error)) from None
 
     def _input(self, method: str) -> Method:
         return self._known(self.revision.inputs, method, "input request ")

@@ -16,6 +16,7 @@ from ...errors import LocalProtocolError, MalformedAnswer, RemoteProtocolError, 
 from ...model_formats import to_anthropic, to_openai
 from ...protocol.conversation import MAX_ID_SHOWN, answer_problem, blocks_of, conversation_problem
 from ...protocol.jsonrpc import INVALID_PARAMS
+from ...protocol.shown_text import shown_model
 from ...protocol.strict_json import dumps
 from ...sampling import SCHEMA_TOOL
 from ...session import TokenUsage, usage_of
@@ -126,10 +127,9 @@ def tool_result(use: ToolUseContent, output: ToolOutput) -> ToolResultContent:
     """
     block = result_block(use, output)
     try:
-        dumps(block.wire())
+        return shown_model(block)
     except ValueError as error:
         raise TypeError(f"the result for {shown([use.id])} cannot be sent: {error}") from None
-    return block
 
 
 def result_block(use: ToolUseContent, output: ToolOutput) -> ToolResultContent:

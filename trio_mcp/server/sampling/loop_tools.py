@@ -28,6 +28,7 @@ from ...errors import (
     ToolError,
 )
 from ...protocol.json_limits import held_size
+from ...protocol.shown_text import dump_shown, shown_model
 from ...protocol.strict_json import dumps, loads
 from ...runtime import Lane, TokenBudget
 from ...runtime.branch import with_timeout
@@ -75,8 +76,7 @@ class BreakToolLoop(ToolError):
         written = dumps(value)
         if text is None:
             text = value if isinstance(value, str) else ENDED if value is None else written.decode()
-        dumps(text, "text")
-        super().__init__(text)
+        super().__init__(loads(dump_shown(text, "text")))
         # As a replay would read it from the journal.
         self.value = loads(written)
 
@@ -200,7 +200,8 @@ class LoopTools:
             )
         result = await runner.run(use, call, lane, terms)
         try:
-            call.actor.keep(held_size(dumps(result.wire())))
+            result = shown_model(result, "result")
+            call.actor.keep(held_size(result.encode()))
         except LimitExceeded as error:
             return error_result(use, FAILED.format(error))
         except ValueError as error:

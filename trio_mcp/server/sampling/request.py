@@ -11,9 +11,10 @@ import trio
 
 from ... import server
 from ...base.checks import check_choice, check_instance, check_int, check_sequence, check_str, mistake
-from ...errors import ProviderError, ProviderErrorKind, RequestTimeout
+from ...errors import LocalProtocolError, ProviderError, ProviderErrorKind, RequestTimeout
 from ...protocol.conversation import answer_problem
 from ...protocol.json_limits import held_size
+from ...protocol.shown_text import CANNOT_SEND, shown_model
 from ...protocol.strict_json import dumps
 from ...runtime import Lane
 from ...sampling import SamplingProvider
@@ -83,7 +84,7 @@ def check_sample_options(options: SampleOptions, method: Callable[..., object]) 
         check_sequence("stop_sequences", stops, str, 'a list of strings, such as ["END"]', "a string")
         dumps([*stops], "stop_sequences")
     if (system_prompt := options.get("system_prompt")) is not None:
-        dumps(check_str("system_prompt", system_prompt), "system_prompt")
+        check_str("system_prompt", system_prompt)
     if (temperature := options.get("temperature")) is not None:
         check_temperature(temperature)
     if (metadata := options.get("metadata")) is not None:
@@ -238,13 +239,14 @@ async def ask_provider(
         TypeError: it returned something else than a result.
     """
     await trio.lowlevel.checkpoint_if_cancelled()
+    params = sendable_params(params)
     question = sampling_question(params)
     # The key that the question would have for the client: whichever of the two answered, a replay finds the answer.
     key, _ = lane.next_question(question.kind, question.name)
     memory = call.memory
     if memory is None:
-        answer = await provider_answer(provider, params, limit)
-        call.actor.keep(answer_size(provider, answer))
+        answer = sendable_answer(provider, await provider_answer(provider, params, limit))
+        call.actor.keep(held_size(answer.encode()))
         return answer
     fingerprint, failed = memory.fingerprint(question), f"{key} failed"
     raise_recorded(memory, failed, fingerprint)
@@ -253,8 +255,8 @@ async def ask_provider(
         await trio.lowlevel.checkpoint()
         return known
     try:
-        answer = await provider_answer(provider, params, limit)
-        call.actor.keep(answer_size(provider, answer))
+        answer = sendable_answer(provider, await provider_answer(provider, params, limit))
+        call.actor.keep(held_size(answer.encode()))
     except ProviderError as error:
         # The body may catch it, and go another way than with an answer.
         record_failure(memory, failed, fingerprint, error)
@@ -325,9 +327,17 @@ def invalid_answer(provider: SamplingProvider, problem: object) -> ProviderError
     return ProviderError(text, kind=ProviderErrorKind.MALFORMED)
 
 
-def answer_size(provider: SamplingProvider, answer: CreateMessageResult) -> int:
-    """Return the bytes that an answer takes. Raises `ProviderError` if JSON cannot hold it, as the next question has to."""
+def sendable_params(params: CreateMessageRequestParams) -> CreateMessageRequestParams:
+    """Return params that JSON can hold, as the codec makes those for a client. Raises `LocalProtocolError` if it cannot."""
     try:
-        return held_size(dumps(answer.wire()))
+        return shown_model(params, "params")
+    except ValueError as error:
+        raise LocalProtocolError(CANNOT_SEND.format(error)) from None
+
+
+def sendable_answer(provider: SamplingProvider, answer: CreateMessageResult) -> CreateMessageResult:
+    """Return an answer that JSON can hold, as the next question has to. Raises `ProviderError` if it cannot."""
+    try:
+        return shown_model(answer)
     except ValueError as error:
         raise invalid_answer(provider, error) from None

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from ...errors import LocalProtocolError
-from ...protocol.strict_json import dumps
+from ...protocol.shown_text import dump_shown
 from ...runtime import ThreadLimiter
 from ...types import (
     AudioContent,
@@ -271,7 +271,7 @@ def check_not_coroutine(value: object) -> None:
 
 def json_text(value: JsonValue) -> str:
     try:
-        return dumps(value, "result").decode()
+        return dump_shown(value, "result", kept=frozenset()).decode()
     except ValueError as error:
         raise ReturnError(f"{NOT_JSON}: {error}") from None
 

@@ -10,7 +10,7 @@ import trio
 
 from ...errors import LimitExceeded, LocalProtocolError
 from ...protocol.jsonrpc import ErrorDetail
-from ...protocol.strict_json import dumps
+from ...protocol.shown_text import CANNOT_SEND, shown_model
 from ...runtime import Account, Actor, ActorState, Lane, Outcome
 from ...types import CallToolResult, Model
 from ..calls.call import Call
@@ -182,8 +182,7 @@ class CallAsTask(Call[OpenTask]):
     def _sendable(self, result: Model) -> Model | None:
         """Return a result that JSON can say, or the one that says why this one cannot be sent."""
         try:
-            dumps(result.wire(), "result")
+            return shown_model(result, "result")
         except ValueError as error:
-            cause = LocalProtocolError(f"This cannot be sent as JSON: {error}")
+            cause = LocalProtocolError(CANNOT_SEND.format(error))
             return self._plan.error_result(self.facts, cause, self.services.failures)
-        return result
