@@ -109,4 +109,16 @@ def test_what_would_be_passed_on_is_not_served_without_sessions(
 ) -> None:
     targets = [*(each.format(app=app) for each in before), f"/b={target}" if before else target]
     assert main(["serve", *targets, "--no-sessions"]) == 2
-    assert unnamed(capsys.readouterr().err, "--no-sessions", "passed on") == []
+    error = capsys.readouterr().err
+    assert unnamed(error, "--no-sessions", "proxy", "mount") == []
+    assert error.count("\n") == 1
+
+
+def test_a_file_with_a_proxy_is_not_served_without_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "passing.py"
+    script.write_text("from trio_mcp import proxy\nserver = proxy(['python', 'x.py'])\n")
+    for targets in ([str(script)], [f"/a={script}"]):
+        assert main(["serve", *targets, "--no-sessions"]) == 2
+        error = capsys.readouterr().err
+        assert unnamed(error, "--no-sessions", "proxy", "mount") == []
+        assert error.count("\n") == 1

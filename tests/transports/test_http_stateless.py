@@ -13,9 +13,8 @@ import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, served
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Client, Context, HttpOptions, Server, proxy
+from trio_mcp import Client, Context, HttpOptions, PeerError, Server, proxy
 from trio_mcp.client import Client as AnyClient, ClientOptions
-from trio_mcp.http import HttpLimits
 from trio_mcp.types import Implementation
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http import asgi_app
@@ -101,6 +100,16 @@ async def test_a_request_is_served_whatever_session_it_names(version: str | None
         assert len(listed.json["result"]["tools"]) == 5
         ping = await peer.post({"jsonrpc": "2.0", "id": 9, "method": "ping"}, {**headers(version), **session})
         assert ping.json["result"] == {}
+
+
+@pytest.mark.parametrize("version", [*LEGACY, None])
+@pytest.mark.parametrize("session", [{}, {"mcp-session-id": "of-another-process"}])
+async def test_an_array_of_messages_is_refused_and_none_of_them_runs(version: str | None, session: Any) -> None:
+    async with serving() as (peer, tools):
+        batch = [called("waits", id=1), called("add", {"a": 1, "b": 2}, id=2)]
+        reply = await peer.post(batch, {**headers(version), **session})
+        assert (reply.status, reply.json["error"]["code"]) == (400, -32600)
+        assert not tools.running.is_set()
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
@@ -230,9 +239,18 @@ def test_it_excludes_http_sse_and_takes_a_bool() -> None:
     assert not asgi_app(Server("a"), sessions=False).options.sessions
 
 
-async def test_a_proxy_needs_sessions() -> None:
-    app = asgi_app(proxy(["python", "x.py"]), sessions=False, limits=HttpLimits())
-    with pytest.raises(BaseException) as caught:
-        async with app.lifespan():
-            pass
-    assert "sessions=False" in repr(caught.value) + str(getattr(caught.value, "exceptions", ""))
+@pytest.mark.parametrize("by_path", [False, True])
+def test_a_proxy_needs_sessions(by_path: bool) -> None:
+    server = proxy(["python", "x.py"])
+    with pytest.raises(ValueError, match=r"sessions.*proxy.*mount"):
+        asgi_app({"/a": server} if by_path else server, sessions=False)
+
+
+async def test_a_mounted_proxy_is_served_without_sessions() -> None:
+    hub = Server("hub", http=HttpOptions(sessions=False))
+    hub.mount("far", proxy(Tools().server))
+    app = asgi_app(hub)
+    async with app.lifespan(), client_of(app) as client:
+        assert (await client.call_tool("far_add", {"a": 1, "b": 2})).data == 3
+        with pytest.raises(PeerError, match="elicitation"):
+            await client.call_tool("far_asks")

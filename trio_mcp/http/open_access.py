@@ -127,6 +127,11 @@ def behind_of(server: object) -> Behind:
     return found if isinstance(found, Behind) else Behind()
 
 
+def is_proxy(server: object) -> bool:
+    """Return whether a server is a proxy itself, and not one in which proxies are mounted."""
+    return isinstance(getattr(server, "behind", None), Behind)
+
+
 def name_of(server: object) -> str:
     """Return the name of a server, for errors."""
     identity = getattr(server, "identity", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce, wraps
 from importlib import import_module
@@ -65,6 +65,7 @@ OPTIONS_OF_ARGUMENTS: Final[Mapping[str, str]] = {
     "issuer": "--auth",
     "required": "--required-scope",
     "scopes": "--scope",
+    "sessions": "--no-sessions",
 }
 """The options of the command, by the arguments that errors name."""
 HTTP_OPTIONS: Final = ("host", "port", "path", "allowed_hosts", "allowed_origins", "drain")
@@ -212,8 +213,6 @@ def command_line(
     }
     options = {**http, **given, "sse_path": "/sse" if sse else None, "tls": tls_of(certfile, keyfile)}
     by_path = paths_of(targets)
-    if no_sessions:
-        check_no_proxy(by_path.values() if by_path else targets)
     with http_errors():
         options["authenticate"] = resource_of(resource, auth, required, scopes)
         if by_path:
@@ -230,16 +229,6 @@ def command_line(
         with lifespan_errors(server.source):
             load_python(server, tell_errors=debug).run("http", **options)
     return 0
-
-
-def check_no_proxy(targets: Iterable[str]) -> None:
-    """Raise `CommandError` if a target would be passed on: a proxy has a connection for each session."""
-    for text in targets:
-        if not isinstance(read_target(text), PythonTarget):
-            raise CommandError(
-                f"--no-sessions is for servers of files, and {text!r:.80} is passed on: a proxy keeps a connection to its server "
-                "for each session of a legacy client"
-            )
 
 
 def tls_of(certfile: str | None, keyfile: str | None) -> Tls | None:

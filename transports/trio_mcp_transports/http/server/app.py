@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
@@ -59,6 +59,11 @@ def default_limits(server: object) -> HttpLimits:
 
 
 logger = peer_logger("trio_mcp.http")
+
+NEEDS_SESSIONS: Final = (
+    "sessions: {!r} is a proxy, which has a connection to its server for each session of a legacy client; mount it in a Server, "
+    "with server.mount(PREFIX, proxy), and serve that without sessions"
+)
 
 
 @dataclass(slots=True)
@@ -108,6 +113,8 @@ class McpApp(HttpApp):
     ) -> None:
         if options.authenticate is None:
             open_access.check_open(server)
+        if not options.sessions and open_access.is_proxy(server):
+            raise ValueError(NEEDS_SESSIONS.format(server.identity.name))
         self.limits = default_limits(server) if options.limits is None else options.limits
         self.server = server
         self.options = options
@@ -300,10 +307,6 @@ class McpApp(HttpApp):
     def _legacy_endpoint(self, service: Service, nursery: trio.Nursery) -> LegacyEndpoint:
         if self.options.sessions:
             return legacy_endpoint(service, self._event_store, self.limits, nursery)
-        if service.session_type is not None:
-            raise ValueError(
-                "sessions=False: a proxy keeps a connection to its server for each session of a legacy client"
-            )
         return StatelessEndpoint(service, MemoryEventStore(memory=service.options.memory), self.limits, nursery)
 
     def _readiness(self) -> tuple[int, bytes]:
@@ -433,7 +436,9 @@ class McpApp(HttpApp):
         # A call draws what it keeps of the message from a separate account: counted in both, a message that was found to have
         # room would be refused after it was parsed.
         headers = envelope.peer.headers
-        if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
+        # Batches exist in sessions of 2025-03-26 alone, and the session knows its revision.
+        in_session = self.options.sessions and SESSION_HEADER in headers
+        if isinstance(message, Malformed) and not (isinstance(message, Batch) and in_session):
             return rejection_of(message.error)
         # From here on what is refused is answered with its id, since a part of it may have been processed.
         try:
