@@ -1,4 +1,4 @@
-"""What HTTP and WebSocket clients share: the headers of each request, and errors of TLS that can be explained."""
+"""What HTTP and WebSocket clients share: statuses of a busy server, headers of requests, errors of TLS that can be explained."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from trio_mcp.base.groups import cause_chain
 from trio_mcp.client.sampling import maybe_await
 from trio_mcp.client.target import check_headers
 from trio_mcp.session.transport import HeaderSource
+
+BUSY: Final = (429, 503)
+"""Statuses of a server that takes no requests now (Too Many Requests, Service Unavailable)."""
 
 PLAIN_TEXT_REASONS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 """What OpenSSL calls an answer that is not a TLS record."""

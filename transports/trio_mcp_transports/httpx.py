@@ -36,15 +36,12 @@ from trio_mcp.session import Envelope, Received, Sent
 from trio_mcp.session.transport import HeaderSource, HttpAuth, ServerCredentials
 
 from .authorizing import Authorizing
-from .connecting import HeadersFailed, certificate_hint, current_headers, is_plain_text
+from .connecting import BUSY, HeadersFailed, certificate_hint, current_headers, is_plain_text
 
 SESSION_LOST_MESSAGE: Final = "the server no longer knows the session"
 
 MAX_LOCATION: Final = 500
 """Characters of the URL of a redirection that an error shows."""
-
-BUSY: Final = (429, 503)
-"""Statuses of a server that takes no requests now (Too Many Requests, Service Unavailable)."""
 
 WORTH_A_RETRY: Final = (408, 425)
 """Statuses that blame the time of a request (Request Timeout, Too Early), and not the request."""

@@ -33,6 +33,7 @@ from ..types import (
     ServerCapabilities,
 )
 from ..types.notifications import LOGGING_LEVELS
+from .busy import opened_when_free
 from .cache import ResponseCache
 from .call_options import CallKeywords, call_options, complete_params
 from .calls import Calls, CallSender
@@ -149,8 +150,8 @@ class Client(TaskMethods):
             max_handlers: handlers that run at once. A legacy server that asks more gets an error, a modern one waits.
             handler_timeout: seconds that a handler may take; then its question fails.
             reconnect: start a command again, or open a WebSocket again, when its connection breaks off and a request needs it.
-            wait_if_busy: seconds that a request waits in all for a server that answers 429 or 503, as its `Retry-After` says or
-                with growing delays, before it raises `ServerBusy`.
+            wait_if_busy: seconds that a request, or opening a WebSocket, waits in all for a server that answers 429 or 503,
+                as its `Retry-After` says or with growing delays, before it raises `ServerBusy`.
             options: options of the transport, such as `headers` and `auth` for HTTP and `env` for a command.
 
         Raises:
@@ -178,6 +179,8 @@ class Client(TaskMethods):
         connect = channel_opener(
             found, options, raise_exceptions=raise_exceptions, reconnect=reconnect, probed=mode == "auto"
         )
+        if made.wait_if_busy:
+            connect = partial(opened_when_free, connect, made.wait_if_busy)
         client = cls(connect(), made)
         client._target, client._transport_options, client._connect = target, {**options}, connect
         return client

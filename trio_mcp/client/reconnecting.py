@@ -24,6 +24,7 @@ import trio
 
 from ..base.groups import single_exception
 from ..base.logs import peer_logger
+from ..errors import ServerBusy
 from ..protocol.jsonrpc import Request, RequestId, Unanswered
 from ..session import AnyChannel
 from ..session.channel import MessageChannel, as_message_channel
@@ -205,11 +206,19 @@ class ReconnectingChannel(MessageChannel):
         failure, self._failure = self._failure, None
         self._lacks_session = True
         for id in ids:
-            self._answer(id, str(failure), is_sent=False)
+            self._answer(id, str(failure), is_sent=False, error=failure if isinstance(failure, ServerBusy) else None)
         return False
 
-    def _answer(self, id: RequestId, why: str, *, session_lost: bool = False, is_sent: bool = True) -> None:
-        self._news.append(Envelope(Unanswered(id, why, session_lost, is_sent)))
+    def _answer(
+        self,
+        id: RequestId,
+        why: str,
+        *,
+        session_lost: bool = False,
+        is_sent: bool = True,
+        error: ServerBusy | None = None,
+    ) -> None:
+        self._news.append(Envelope(Unanswered(id, why, session_lost, is_sent, error=error)))
         self._notify()
 
     async def receive(self) -> Envelope[Received]:

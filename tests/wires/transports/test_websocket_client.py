@@ -20,6 +20,7 @@ from websocket_peer import SOON, served
 from wsproto.utilities import generate_accept_token
 
 from trio_mcp import Client, Disconnected, Server
+from trio_mcp.errors import ServerBusy
 from trio_mcp.protocol.jsonrpc import Malformed, Request, dump, parse
 from trio_mcp.session import Envelope
 from trio_mcp_transports.http import HttpLimits, asgi_app
@@ -124,7 +125,7 @@ async def test_headers_are_sent_and_the_server_may_ask_for_them() -> None:
 
 
 REFUSALS = [
-    (b"HTTP/1.1 503 Busy\r\ncontent-length: 9\r\n\r\nnot  now\n", "the server answered HTTP 503: not now"),
+    (b"HTTP/1.1 500 Oops\r\ncontent-length: 9\r\n\r\nnot  now\n", "the server answered HTTP 500: not now"),
     (b"HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n", "the server answered HTTP 302"),
     (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", "the server answered HTTP 200: ok"),
     (b"", "it closed the connection before it had answered the upgrade"),
@@ -141,6 +142,44 @@ async def test_what_refuses_the_upgrade_is_told_with_its_status_and_words(answer
 
     async with answering(refuse) as url:
         assert (await refusal_of(url)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "expected"),
+    [(503, b"retry-after: 7\r\n", 7), (429, b"", None), (503, b"retry-after: soon\r\n", None)],
+)
+async def test_a_busy_server_is_an_error_with_its_status_and_how_long_to_wait(
+    status: int, header: bytes, expected: float | None
+) -> None:
+    async def refuse(client: Bytes, key: str) -> None:
+        await client.send(b"HTTP/1.1 %d Busy\r\n%bcontent-length: 9\r\n\r\nnot  now\n" % (status, header))
+
+    async with answering(refuse) as url:
+        with pytest.raises(ServerBusy, match="not now") as caught:
+            async with connect(url):
+                pass
+        assert (caught.value.status, caught.value.retry_after) == (status, expected)
+        with pytest.raises(ServerBusy) as caught:
+            async with Client.connect(url):
+                pass
+        assert caught.value.status == status
+
+
+async def test_a_busy_server_is_waited_for() -> None:
+    refused: list[str] = []
+
+    async def refuse_once(client: Bytes, key: str) -> None:
+        refused.append(key)
+        if len(refused) == 1:
+            await client.send(b"HTTP/1.1 503 Busy\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n")
+        else:
+            await client.send(b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n")
+
+    async with answering(refuse_once) as url:
+        with pytest.raises(Disconnected, match="500"):
+            async with Client.connect(url, wait_if_busy=30):
+                pass
+    assert len(refused) == 2
 
 
 async def test_a_server_that_does_not_answer_the_upgrade_is_given_up_in_time() -> None:

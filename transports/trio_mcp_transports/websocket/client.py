@@ -8,6 +8,7 @@ in either ends the connection, and is raised by `receive` and `send`.
 from __future__ import annotations
 
 import ssl
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,14 +21,15 @@ from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 
 from trio_mcp.base.logs import peer_logger
 from trio_mcp.base.values import shown_url
-from trio_mcp.errors import Disconnected
+from trio_mcp.errors import Disconnected, ServerBusy
+from trio_mcp.protocol.http.retry_after import seconds_to_wait
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
-from trio_mcp.protocol.jsonrpc import dump, parse
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY, dump, parse
 from trio_mcp.session import Envelope, MessageChannel, Received
 from trio_mcp.session.transport import AnyAuth, HeaderSource, ServerCredentials
 
 from ..background import open_background
-from ..connecting import HeadersFailed, current_headers
+from ..connecting import BUSY, HeadersFailed, current_headers
 from ..credentials import open_credentials
 from .close_codes import CLOSE_BINARY, Close
 from .handshake import Address, HandshakeRejected, LimitedStream, error_text, open_socket, open_wire
@@ -77,6 +79,7 @@ async def connect(
 
     Raises:
         Disconnected: the server was not reached, or rejected the connection; the message has its status and reason.
+        ServerBusy: it answered 429 or 503.
         AuthorizationError: the login failed.
         ValueError: the URL is not valid.
     """
@@ -109,7 +112,7 @@ class Opening(NamedTuple):
             made: returns a channel that is not open.
 
         Raises:
-            Disconnected, AuthorizationError: there is no connection.
+            Disconnected, ServerBusy, AuthorizationError: there is no connection.
 
         A cancel leaves nothing open.
         """
@@ -125,7 +128,11 @@ class Opening(NamedTuple):
                 rejection = error
             except (OSError, HeadersFailed) as error:
                 raise Disconnected(f"{shown_url(self.url)}: {error_text(error)}") from error
-        raise Disconnected(f"{shown_url(self.url)}: {rejection}") from rejection.__cause__
+        why = f"{shown_url(self.url)}: {rejection}"
+        if rejection.status in BUSY:
+            wait = seconds_to_wait(rejection.headers, time.time())
+            raise ServerBusy(rejection.status, wait, SERVER_BUSY, why) from rejection.__cause__
+        raise Disconnected(why) from rejection.__cause__
 
     async def _open(self, channel: WebSocketChannel, own: Mapping[str, str]) -> WebSocketChannel:
         """Open a channel; it is closed again if that fails."""
