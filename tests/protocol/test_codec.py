@@ -21,6 +21,7 @@ from trio_mcp.types import (
     CallToolRequestParams,
     CallToolResult,
     CancelledNotificationParams,
+    CompleteResult,
     DiscoverResult,
     ElicitRequest,
     ElicitRequestFormParams,
@@ -452,6 +453,44 @@ def test_each_list_of_a_server_loses_only_what_cannot_be_read(
     assert [each.name for each in dropped] == [name or f"{member}[0]"]
     with pytest.raises(RemoteProtocolError):
         modern.decode_result(method, {member: [bad, good]})
+
+
+@pytest.mark.parametrize("bad", [5, None, ["x"], {"label": "x"}])
+def test_a_suggestion_that_cannot_be_read_costs_no_other(bad: JsonValue) -> None:
+    dropped: list[Dropped] = []
+    odd: JsonObject = {"completion": {"values": ["a", bad, "b"], "total": "many", "hasMore": True}}
+    found = modern.decode_result("completion/complete", odd, dropped=dropped)
+    assert isinstance(found, CompleteResult)
+    assert (found.completion.values, found.completion.total, found.completion.has_more) == (["a", "b"], None, True)
+    assert [(each.kind, each.name) for each in dropped] == [("suggestion", "values[1]"), ("member", "completion.total")]
+    with pytest.raises(RemoteProtocolError):
+        modern.decode_result("completion/complete", odd)
+
+
+@pytest.mark.parametrize(
+    ("method", "member", "odd"),
+    [
+        ("tools/list", "tools", {"nextCursor": 5}),
+        ("prompts/list", "prompts", {"ttlMs": "soon"}),
+        ("resources/list", "resources", {"cacheScope": "everyone"}),
+        ("resources/read", "contents", {"ttlMs": -1.5}),
+        ("prompts/get", "messages", {"description": 5}),
+        ("tools/call", "content", {"_meta": "none"}),
+    ],
+)
+def test_an_odd_member_beside_the_list_of_a_result_is_left_out(method: str, member: str, odd: JsonObject) -> None:
+    dropped: list[Dropped] = []
+    found = modern.decode_result(method, {member: [], **odd}, dropped=dropped).wire()
+    assert found.keys() & {member, *odd} == {member}
+    assert [(each.kind, each.name) for each in dropped] == [("member", *odd)]
+    with pytest.raises(RemoteProtocolError):
+        modern.decode_result(method, {member: [], **odd})
+
+
+@pytest.mark.parametrize("odd", [{"isError": "yes"}, {"isError": 5}, {"content": 5}, {"resultType": 5}])
+def test_what_decides_how_a_result_is_read_is_never_left_out(odd: JsonObject) -> None:
+    with pytest.raises(RemoteProtocolError):
+        modern.decode_result("tools/call", {"content": [], **odd}, dropped=[])
 
 
 def test_a_block_of_an_unknown_kind_keeps_its_members_and_one_of_a_known_kind_must_be_right() -> None:

@@ -59,12 +59,14 @@ class ListMember(NamedTuple):
         field, member: its name in Python and on the wire.
         kind: what an item is called.
         key: the member of an item that names it.
+        within: the member of the result that holds the list; None if it is in the result itself.
     """
 
     field: str
     member: str
     kind: str
     key: str
+    within: str | None = None
 
 
 LISTS: Final[Mapping[str, ListMember]] = {
@@ -78,12 +80,16 @@ LISTS: Final[Mapping[str, ListMember]] = {
     "CallToolResult": ListMember("content", "content", "content block", "type"),
     "GetPromptResult": ListMember("messages", "messages", "prompt message", "role"),
     "ReadResourceResult": ListMember("contents", "contents", "part of a resource", "uri"),
+    "CompleteResult": ListMember("values", "values", "suggestion", "value", within="completion"),
 }
 """By the names of the types, which are not loaded for it."""
 
 
-LOSSY: Final = frozenset(("InitializeResult", "DiscoverResult"))
-"""What a server says of itself, by the names of the types: a client leaves out any member of it that it need not have."""
+LOSSY: Final = frozenset(("InitializeResult", "DiscoverResult", *LISTS))
+"""Results of which a client leaves out any member that it need not have, by the names of the types."""
+
+DECISIVE: Final = frozenset(("isError", "resultType"))
+"""Members that decide how a result is read: without them it would mean something else."""
 
 NAMELESS: Final[JsonObject] = {"name": "", "version": ""}
 
@@ -99,8 +105,7 @@ def validated(
 
     Args:
         written: members that the peer wrote under other names, which errors then use.
-        dropped: gets what was left out of the list in it, or of what a server says of itself; None if the value is rejected
-            instead.
+        dropped: gets what was left out of it, or of the list in it; None if the value is rejected instead.
 
     Raises:
         RemoteProtocolError: -32602; the message names the first wrong member, as the peer wrote it, and the reason.
@@ -111,12 +116,16 @@ def validated(
         return valid
     except ValidationError as error:
         # Its traceback would refer to this frame: a cycle.
-        first = error.with_traceback(None)
-    listed = None if dropped is None else LISTS.get(model.__name__)
-    if dropped is not None and listed is not None and isinstance(value, dict):
-        return validated(model, _without_unreadable(model, value, listed, path, written, dropped), path, written)
+        found: object = error.with_traceback(None)
+    validator = cast("SchemaValidator", model.__pydantic_validator__)
     lost = dropped if model.__name__ in LOSSY else None
-    found = _corrected(cast("SchemaValidator", model.__pydantic_validator__), value, first, lost)
+    listed = LISTS.get(model.__name__)
+    if lost is not None and listed is not None and isinstance(value, dict):
+        value = _without_unreadable(model, value, listed, path, written, lost)
+        # The error of what remains.
+        found = _attempted(validator, value)
+    if isinstance(found, ValidationError):
+        found = _corrected(validator, value, found, lost)
     if isinstance(found, ValidationError):
         raise _invalid(found, value, path, written)
     return cast("M", found)
@@ -178,17 +187,25 @@ def _corrected(
         for problem in error.errors(include_url=False, include_context=False):
             path = _path(problem["loc"], value)
             replaced = _replaced(value, path, problem)
-            if replaced is value and lost is not None:
+            if replaced is value and lost is not None and DECISIVE.isdisjoint(map(str, path)):
                 lost.append(Dropped("member", ".".join(map(str, path)), problem["msg"][:200]))
                 replaced = _left_out(value, path)
             value = replaced
         if value is before:
             break
-        try:
-            return validator.validate_python(value, by_alias=True, by_name=False)
-        except ValidationError as again:
-            error = again.with_traceback(None)
+        found = _attempted(validator, value)
+        if not isinstance(found, ValidationError):
+            return found
+        error = found
     return error
+
+
+def _attempted(validator: SchemaValidator, value: JsonValue) -> object:
+    """Return a value as a model, or why it is none."""
+    try:
+        return validator.validate_python(value, by_alias=True, by_name=False)
+    except ValidationError as error:
+        return error.with_traceback(None)
 
 
 def _replaced(value: JsonValue, path: Sequence[str | int], problem: ErrorDetails) -> JsonValue:
@@ -255,6 +272,13 @@ def _without_unreadable(
     dropped: list[Dropped],
 ) -> JsonObject:
     """Return a result without the items of its list that cannot be read."""
+    if (within := listed.within) is not None:
+        holder = value.get(within)
+        if not isinstance(holder, dict):
+            return value
+        inner = cast("type[Model]", model.model_fields[within].annotation)
+        path, listed = f"{path}.{within}", listed._replace(within=None)
+        return {**value, within: _without_unreadable(inner, holder, listed, path, written, dropped)}
     items = value.get(listed.member)
     if not isinstance(items, list):
         return value
@@ -276,7 +300,7 @@ def _without_unreadable(
             dropped.append(Dropped(listed.kind, shown, why))
         else:
             # Validated again with the others, as what it means.
-            kept.append(cast("Model", found).wire())
+            kept.append(found.wire() if isinstance(found, Model) else cast("JsonValue", found))
     return {**value, listed.member: kept}
 
 
