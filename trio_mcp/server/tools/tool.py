@@ -398,9 +398,11 @@ def listed_output(returned: ReturnSpec, options: ToolKeywords) -> JsonObject | N
 
 
 def tool_return_spec(function: Function, returns: object, schema: JsonObject | None) -> ReturnSpec:
-    """Return what the schema, or else the return annotation, declares. Raises `TypeError`, naming the function."""
+    """Return what the schema, or else the return annotation, declares. The errors name the function."""
+    if schema is not None:
+        return schema_return_spec(schema, callable_name(function))
     try:
-        return return_spec(returns) if schema is None else schema_return_spec(schema)
+        return return_spec(returns)
     except TypeError as error:
         raise TypeError(f"{callable_name(function)}: {error}") from error
 

@@ -155,13 +155,16 @@ def wrapped_schema(schema: JsonObject) -> JsonObject:
     return {"type": "object", "properties": {"result": inner}, "required": ["result"], **definitions}
 
 
-def schema_return_spec(schema: JsonObject) -> ReturnSpec:
+def schema_return_spec(schema: JsonObject, name: str) -> ReturnSpec:
     """Return the output schema and the conversion for an author's own JSON Schema, with any keyword of 2020-12.
+
+    Args:
+        name: of the function, for errors.
 
     Raises:
         ValueError: it is not a valid schema; the message says what is wrong.
     """
-    declared = Schema.compile(schema, "output_schema")
+    declared = Schema.compile(schema, f"{name}: output_schema")
     return ReturnSpec(schema, reading_files(partial(schema_checked_result, declared)))
 
 

@@ -319,7 +319,9 @@ def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arg
         raise TypeError(f"{callable_name(function)}: with an input_schema it takes all arguments in one parameter")
     if schema.get("type") != "object":
         found = f"not {schema['type']!r}" if "type" in schema else "and it is missing"
-        raise ValueError(f'input_schema: its "type" has to be "object", since arguments are one, {found}')
+        raise ValueError(
+            f'{callable_name(function)}: input_schema: its "type" has to be "object", since arguments are one, {found}'
+        )
     compiled, name = Schema.compile(schema, f"{callable_name(function)}: input_schema"), parameters[0].name
 
     def bind(arguments: JsonObject) -> dict[str, object]:
