@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from functools import partial
-from typing import Annotated, NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, is_typeddict
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -114,8 +114,10 @@ def return_spec(annotation: object) -> ReturnSpec:
         raise TypeError(ASK_INSTEAD)
     if any(issubclass(part, bytes | bytearray | memoryview) for part in parts):
         raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and JSON has no bytes; {USE_MEDIA}")
-    if declared := text_types(annotation):
-        return ReturnSpec(None, partial(text_result, declared))
+    if annotation is str:
+        return ReturnSpec(None, partial(text_result, str))
+    if annotation in (None, types.NoneType):
+        return ReturnSpec(None, partial(text_result, types.NoneType))
     if annotation in (inspect.Signature.empty, object):
         return ReturnSpec(None, reading_files(content_result))
     if any(issubclass(part, Block | Media | CallToolResult) for part in parts):
@@ -173,20 +175,20 @@ def error_result(text: str, meta: JsonObject | None = None) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True, meta=meta)
 
 
-def text_result(declared: tuple[type, ...], value: object) -> CallToolResult:
-    """Return the result for a value that is declared to be text, or None, or either.
+def text_result(declared: type, value: object) -> CallToolResult:
+    """Return the result for a value that is declared to be text, or None.
 
     Raises:
         ReturnError: it is something else, which is a bug of the tool.
     """
-    if type(value) is str and str in declared:
+    if type(value) is str and declared is str:
         # One validation for both models, and no `__init__` of either.
         members = {"content": [{"type": "text", "text": value}]}
         result: CallToolResult = CallToolResult.__pydantic_validator__.validate_python(members)
         return result
-    if not isinstance(value, (*declared, CallToolResult)) and not is_interim(value):
+    if not isinstance(value, (declared, CallToolResult)) and not is_interim(value):
         check_not_coroutine(value)
-        expected = " or ".join("None" if kind is types.NoneType else kind.__name__ for kind in declared)
+        expected = "None" if declared is types.NoneType else declared.__name__
         raise ReturnError(f"{MISMATCH}: {value_label(value)}, not {expected}")
     return content_result(value)
 
@@ -343,17 +345,6 @@ def parts_of(annotation: object) -> Iterator[object]:
         yield annotation
         for argument in get_args(annotation):
             yield from parts_of(argument)
-
-
-def text_types(annotation: object) -> tuple[type, ...]:
-    """Return the types of an annotation that is text, None, or a union of both; nothing for any other."""
-    if annotation in (None, types.NoneType):
-        return (types.NoneType,)
-    if annotation is str:
-        return (str,)
-    members = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else ()
-    parts = [text_types(member) for member in members]
-    return tuple(kind for part in parts for kind in part) if all(parts) else ()
 
 
 def is_object(annotation: object) -> bool:
