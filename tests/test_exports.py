@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import pkgutil
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -81,6 +82,21 @@ def test_the_hints_have_every_public_name_of_the_packages_that_they_know() -> No
         public = set(importlib.import_module(package).__all__)
         assert set(names.split()) <= public <= told.union(trio_mcp.__all__)
     assert set(import_hints.OF_OTHERS).isdisjoint(trio_mcp.__all__)
+
+
+@pytest.mark.parametrize("name", ["exceptions", "prompts", *import_hints.MODULES])
+def test_a_module_that_other_libraries_have_is_answered_with_what_to_write(name: str) -> None:
+    hint = import_hints.MODULES[name]
+    with pytest.raises(ModuleNotFoundError, match=naming(f"trio_mcp.{name}", hint)):
+        importlib.import_module(f"trio_mcp.{name}")
+    with pytest.raises(ImportError, match=naming(hint)):
+        exec(f"from trio_mcp.{name} import Something")
+
+
+def test_any_other_module_is_missing_as_ever() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'trio_mcp.nothing'$"):
+        importlib.import_module("trio_mcp.nothing")
+    assert importlib.util.find_spec("trio_mcp.nothing") is None
 
 
 def test_any_other_name_is_missing_as_ever() -> None:

@@ -164,6 +164,15 @@ else:
         return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
+def _missing_module(name: str) -> str:
+    """Return what to write instead of a module that this package does not have; empty if nothing is known."""
+    hint: str = import_module(f"{__name__}.import_hints").MODULES.get(name, "")
+    return hint
+
+
+_late.hint_at_modules(__name__, _missing_module)
+
+
 def _missing(name: str, importer: str | None) -> AttributeError | ImportError:
     """Return the error for a name that this package does not have.
 

@@ -32,6 +32,19 @@ OF_OTHERS: Final[Mapping[str, str]] = {
 }
 """Those of other libraries, mostly FastMCP's."""
 
+MODULES: Final[Mapping[str, str]] = {
+    "dependencies": "write a parameter ctx: Context",
+    "exceptions": "ToolError and the errors of clients are in trio_mcp, and all errors in trio_mcp.errors",
+    "prompts": "PromptMessage is in trio_mcp.types, and a prompt is a function: @server.prompt",
+    "resources": "a resource is a function: @server.resource(uri)",
+    "server.auth": "it is in trio_mcp.auth",
+    "server.dependencies": "write a parameter ctx: Context",
+    "server.fastmcp": "write from trio_mcp import Server",
+    "tools": "a tool is a function: @server.tool",
+    "utilities": "Image, Audio and File are in trio_mcp",
+}
+"""Modules of other libraries."""
+
 PACKAGES: Final[Mapping[str, str]] = {
     "trio_mcp.auth": (
         "CannotVerify ClientCredentials CredentialsRejected EnterpriseManaged KeyringTokens Login MemoryTokens OAuth "
@@ -55,8 +68,8 @@ PACKAGES: Final[Mapping[str, str]] = {
 
 def hint(name: str) -> str:
     """Return what to write instead of a name of `trio_mcp`; empty if nothing is known."""
-    if name in OF_OTHERS:
-        return OF_OTHERS[name]
+    if name in OF_OTHERS or name in MODULES:
+        return OF_OTHERS.get(name) or MODULES[name]
     package = next((package for package, names in PACKAGES.items() if name in names.split()), None)
     if package is None and name in vars(types)["__all__"]:
         package = "trio_mcp.types"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from typing import Any
 
 import pytest
 from naming import unnamed
 
-from trio_mcp import Accepted, ElicitExchange, Server
+from trio_mcp import Accepted, Client, ElicitExchange, Server
+from trio_mcp.client.call_options import OF_CLIENT
 from trio_mcp.server import other_names
 from trio_mcp.server.context import Context
 from trio_mcp.testing import make_context
@@ -32,7 +34,14 @@ def test_a_method_of_the_class_that_another_library_has_is_answered_with_ours(na
     assert unnamed(str(caught.value), "Server", name, other_names.OF_SERVER[name]) == []
 
 
-@pytest.mark.parametrize(("owner", "name"), [("Server", "completion"), ("Context", "request_id")])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        ("Server", "completion"),
+        *(("Context", name) for name in ("request_id", "close_sse_stream", "enable_components", "input_responses")),
+        *(("Context", name) for name in ("get_http_request", "server")),
+    ],
+)
 def test_these_names_have_an_answer_too(owner: str, name: str) -> None:
     assert name in {"Server": other_names.OF_SERVER, "Context": other_names.OF_CONTEXT}[owner]
 
@@ -71,6 +80,33 @@ async def test_an_option_of_a_question_is_too() -> None:
         ctx: Any = made
         with pytest.raises(TypeError, match=r"ctx\.elicit\(\).*'response_type': the type is the second argument"):
             await ctx.elicit("?", str, response_type=str)
+
+
+@pytest.mark.parametrize(
+    "name", ["close", "is_connected", "call_tool_mcp", "session", "initialize_result", "transport", *OF_CLIENT]
+)
+def test_an_attribute_of_a_client_that_another_library_has_is_answered_with_ours(name: str) -> None:
+    client: Any = Client.connect(Server("x"))
+    with pytest.raises(AttributeError) as caught:
+        getattr(client, name)
+    assert unnamed(str(caught.value), "Client", name, OF_CLIENT[name]) == []
+    with pytest.raises(AttributeError, match=r"'Client' object has no attribute 'none'$"):
+        _ = client.none
+
+
+@pytest.mark.parametrize("text", OF_CLIENT.values())
+def test_what_is_written_instead_exists(text: str) -> None:
+    for name in re.findall(r"client\.(\w+)", text):
+        assert hasattr(Client, name)
+
+
+async def test_an_option_of_a_call_or_of_a_connection_is_too() -> None:
+    given: Any = {"timeout": 5}
+    with pytest.raises(TypeError, match=r"Client\.connect\(\).*'timeout': it is timeout= of each call"):
+        Client.connect(Server("x"), **given)
+    async with Client.connect(Server("x")) as client:
+        with pytest.raises(TypeError, match=r"call_tool\(\).*'progress_handler': it is on_progress="):
+            await client.call_tool("t", {}, progress_handler=print)
 
 
 def print_nothing() -> None:

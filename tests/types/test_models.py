@@ -253,3 +253,10 @@ def test_a_deep_copy_is_equal_and_shares_nothing_that_can_be_changed() -> None:
     copy.content.append(HELLO)
     assert message.wire() == SamplingMessage(role="assistant", content=[HELLO, use], meta={"m": [2]}).wire()
     assert use.wire() == {"type": "tool_use", "id": "u", "name": "n", "input": {"a": [{"b": 1}]}, "x": [1]}
+
+
+@pytest.mark.parametrize("model", [types.PromptMessage, types.SamplingMessage])
+def test_text_in_place_of_a_block_is_answered_with_what_to_write(model: Any) -> None:
+    with pytest.raises(ValidationError, match=naming("content", "TextContent(text=...)")):
+        model(role="user", content="hi")
+    assert model(role="user", content=types.TextContent(text="hi")).content.text == "hi"

@@ -254,6 +254,16 @@ def keyword_names(function: Callable[..., object]) -> list[str] | None:
     return [*names, *get_args(hint)[0].__annotations__] if get_origin(hint) is Unpack else None
 
 
+def missing(owner: str, name: str, known: Mapping[str, str]) -> AttributeError:
+    """Return the error for an attribute that does not exist.
+
+    Args:
+        known: what to write instead, by the names that other libraries have.
+    """
+    advice = f": {known[name]}" if name in known else ""
+    return AttributeError(f"{owner!r} object has no attribute {name!r}{advice}", name=name)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a question with the known name that is most like this one; empty if none is."""
     found = nearest_name(name, known)

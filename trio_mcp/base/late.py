@@ -70,3 +70,25 @@ def importing_module() -> str | None:
         return None
     name: object = caller.f_back.f_globals.get("__name__")
     return name if isinstance(name, str) else ""
+
+
+class _MissingModules:
+    """The last finder of Python: it finds nothing, and says what to write instead of modules that other libraries have."""
+
+    def __init__(self, package: str, hint: Callable[[str], str]) -> None:
+        self._prefix = f"{package}."
+        self._hint = hint
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        """Raise `ModuleNotFoundError` with a hint, if there is one."""
+        if name.startswith(self._prefix) and (hint := self._hint(name.removeprefix(self._prefix))):
+            raise ModuleNotFoundError(f"No module named {name!r}: {hint}", name=name)
+
+
+def hint_at_modules(package: str, hint: Callable[[str], str]) -> None:
+    """Show hints when modules of a package are imported that it does not have.
+
+    Args:
+        hint: returns what to write instead of the module of this name in the package; empty if nothing is known.
+    """
+    sys.meta_path.append(_MissingModules(package, hint))

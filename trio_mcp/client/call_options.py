@@ -59,8 +59,36 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "sampling_callback": "on_sample=",
     "sampling_capabilities": "sample_tools= and sample_context=",
     "sampling_handler": "on_sample=",
+    "timeout": "timeout= of each call, as in client.call_tool(..., timeout=5); probe_timeout= is that of opening",
 }
 """The option that has the name of another library's."""
+
+OF_CALLS: Final[Mapping[str, str]] = {
+    "progress_callback": "on_progress=",
+    "progress_handler": "on_progress=",
+    "read_timeout_seconds": "timeout=",
+}
+"""The same of a call."""
+
+OF_CLIENT: Final[Mapping[str, str]] = {
+    "call_tool_mcp": "write client.call_tool(name, arguments), whose result has content, structured_content and is_error",
+    "close": "write await client.aclose(), or async with client",
+    "complete_mcp": "write client.complete(...)",
+    "get_prompt_mcp": "write client.get_prompt(name, arguments)",
+    "initialize": "write await client.open(), or async with client",
+    "initialize_result": "client.server_info, client.server_capabilities and client.instructions are what the server declared",
+    "is_connected": "client.is_open says whether it is open",
+    "list_prompts_mcp": "write client.list_prompts()",
+    "list_resource_templates_mcp": "write client.list_resource_templates()",
+    "list_resources_mcp": "write client.list_resources()",
+    "list_tools_mcp": "write client.list_tools()",
+    "read_resource_mcp": "write client.read_resource(uri)",
+    "send_roots_list_changed": "write client.roots_changed()",
+    "session": "the client sends the requests itself, as in client.call_tool(name, arguments)",
+    "set_logging_level": 'write client.set_log_level("info")',
+    "transport": "client.target is what it connects to, and client.transport_options are its options",
+}
+"""What to write instead of an attribute of another library's client."""
 
 
 def check_other_names(options: Iterable[str]) -> None:
@@ -80,6 +108,8 @@ def check_call_options(method: str, named: object, given: Iterable[str], known: 
     unknown = [name for name in given if name not in known]
     if not unknown:
         return
+    if unknown[0] in OF_CALLS:
+        raise TypeError(f"{method}() has no option {unknown[0]!r}: it is {OF_CALLS[unknown[0]]}")
     # Other libraries, and functions, take the arguments of a tool as keyword arguments.
     written = f"{method}({named!r:.80}, {{{', '.join(f'{name!r}: ...' for name in unknown)}}})"
     question = nearest(unknown[0], known)

@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from inspect import signature
 from types import TracebackType
-from typing import Final, Never, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Final, Never, Self, TypeVar, Unpack, overload
 
 import trio
 
-from ..base.checks import check_choice, check_seconds
+from ..base.checks import check_choice, check_seconds, missing
 from ..errors import Disconnected
 from ..protocol.codec.models import Dropped
 from ..sampling import SamplingProvider
@@ -35,7 +35,7 @@ from ..types import (
 from ..types.notifications import LOGGING_LEVELS
 from .busy import opened_when_free
 from .cache import ResponseCache
-from .call_options import CallKeywords, call_options, complete_params
+from .call_options import OF_CLIENT, CallKeywords, call_options, complete_params
 from .calls import Calls, CallSender
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnDisconnect, OnElicit, OnElicitUrl, OnLog, OnRoots
@@ -465,6 +465,11 @@ class Client(TaskMethods):
 
     def __repr__(self) -> str:
         return f"<Client {self._link!r}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise missing("Client", name, OF_CLIENT)
 
 
 def channel_opener(

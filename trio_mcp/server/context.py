@@ -10,7 +10,7 @@ import trio
 from typing_extensions import TypeVar
 
 from .. import server, types
-from ..base.checks import check_no_options
+from ..base.checks import check_no_options, missing
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
 from ..session import Question
 from ..types import RequestParams
@@ -49,7 +49,7 @@ class Context(ToolLooper, Generic[StateT_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Never:
-            raise server.other_names.missing("Context", name, server.other_names.OF_CONTEXT)
+            raise missing("Context", name, server.other_names.OF_CONTEXT)
 
     # asking
 

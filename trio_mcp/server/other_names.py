@@ -41,17 +41,24 @@ OF_SERVER: Final[Mapping[str, str]] = {
 }
 OF_CONTEXT: Final[Mapping[str, str]] = {
     "client_id": "ctx.caller.principal is who calls",
+    "close_sse_stream": "write ctx.end_stream(retry=5)",
     "delete_state": "a session has no state: keep it in ctx.state, by ctx.caller.principal",
+    "disable_components": "give what some callers do not see visible=, a function of the caller",
+    "enable_components": "give what some callers do not see visible=, a function of the caller",
     "fastmcp": "a tool uses the variable that its server is bound to",
+    "get_http_request": "ctx.request.headers are those of the HTTP request",
     "get_state": "a session has no state: keep it in ctx.state, by ctx.caller.principal",
+    "input_responses": "await ctx.elicit(...), ctx.sample(...) or ctx.roots() returns the answer",
     "lifespan_context": "ctx.state is what the lifespan yields",
     "list_prompts": "server.prompts are the prompts of the server",
     "list_resources": "server.resources are the resources of the server",
     "list_roots": "write ctx.roots()",
     "list_tools": "server.tools are the tools of the server",
-    "request_id": "ctx.request.id is the id of the request",
     "report_progress": "write ctx.progress(1, total=2)",
     "request_context": "ctx.request is the request, and ctx.state what the lifespan yields",
+    "request_id": "ctx.request.id is the id of the request",
+    "request_state": "the call continues where it asked: write await ctx.elicit(...), ctx.sample(...) or ctx.roots()",
+    "server": "a tool uses the variable that its server is bound to",
     "session": "write ctx.elicit, ctx.sample or ctx.log: modern clients have no session",
     "session_id": "modern clients have no session; ctx.caller.principal is who calls",
     "set_state": "a session has no state: keep it in ctx.state, by ctx.caller.principal",
@@ -74,7 +81,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "providers": "write server.mount(prefix, other)",
     "response_type": 'the type is the second argument: ctx.elicit("?", Loan)',
     "run_in_thread": "a plain function runs in a thread, an async one does not",
-    "stateless_http": "modern clients are served without sessions",
+    "stateless_http": "write HttpOptions(sessions=False)",
     "transforms": "give tools their names and descriptions where they are registered, or use visible=",
     "version": "MCP has no versions of tools: put it into meta=, or into the name",
 }
@@ -85,12 +92,6 @@ OF_SAMPLES: Final[Mapping[str, str]] = {
     "result_type": 'write returns=, as in ctx.sample("?", returns=Loan)',
 }
 """Options of a sample."""
-
-
-def missing(owner: str, name: str, known: Mapping[str, str]) -> AttributeError:
-    """Return the error for an attribute that does not exist."""
-    advice = f": {known[name]}" if name in known else ""
-    return AttributeError(f"{owner!r} object has no attribute {name!r}{advice}", name=name)
 
 
 def refuse(given: Iterable[str], known: Collection[str], where: str, others: Mapping[str, str] = OPTIONS) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
 
 from .. import server
-from ..base.checks import check_instance, check_str, keyword_options
+from ..base.checks import check_instance, check_str, keyword_options, missing
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..sampling import SamplingProvider
@@ -71,7 +71,7 @@ class AnsweredType(type):
     if not TYPE_CHECKING:
 
         def __getattr__(cls, name: str) -> Never:
-            raise server.other_names.missing(cls.__name__, name, server.other_names.OF_SERVER)
+            raise missing(cls.__name__, name, server.other_names.OF_SERVER)
 
 
 class Server(Composition, metaclass=AnsweredType):
@@ -528,7 +528,7 @@ class Server(Composition, metaclass=AnsweredType):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Never:
-            raise server.other_names.missing("Server", name, server.other_names.OF_SERVER)
+            raise missing("Server", name, server.other_names.OF_SERVER)
 
     @staticmethod
     def _logged(routes: Mapping[str, Route]) -> Mapping[str, Route]:

@@ -129,6 +129,13 @@ _Known: TypeAlias = Annotated[
 ContentBlock: TypeAlias = Annotated[_Known | UnknownContent, Field(union_mode="left_to_right")]
 
 
+def no_text(content: object) -> object:
+    """Return content of a message. Raises an error that says what to write for a text, which other libraries take there."""
+    if isinstance(content, str):
+        raise PydanticCustomError("text_block", "it is a content block: write TextContent(text=...)")
+    return content
+
+
 class ToolUseContent(MetaModel):
     """A tool call that a model requests (sampling)."""
 

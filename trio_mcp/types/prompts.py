@@ -1,7 +1,11 @@
 """Prompts: listing and rendering them."""
 
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
 from .base import Model
-from .content import ContentBlock, Offered, Role
+from .content import ContentBlock, Offered, Role, no_text
 from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
 
 
@@ -24,7 +28,7 @@ class PromptMessage(Model):
     """One message of a prompt."""
 
     role: Role
-    content: ContentBlock
+    content: Annotated[ContentBlock, BeforeValidator(no_text)]
 
 
 class ListPromptsResult(PaginatedResult, CacheableResult):

@@ -5,13 +5,13 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator
 
 from .base import MAX_RECEIVED, Fraction, Integer, JsonObject, MetaModel, Model, Number, check_count
-from .content import Role, SamplingContentBlock
+from .content import Role, SamplingContentBlock, no_text
 from .messages import RequestParams, TaskMetadata
 from .tools import Tool
 
 
 def _few_blocks(content: object) -> object:
-    blocks = content if isinstance(content, list) else [content]
+    blocks = content if isinstance(content, list) else [no_text(content)]
     nested = (
         block["content"] for block in blocks if isinstance(block, dict) and isinstance(block.get("content"), list)
     )

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from typing_extensions import TypeVar
 
 from ... import server
+from ...base.checks import missing
 from ...model_formats import to_anthropic, to_openai
 from ...types import (
     JsonObject,
@@ -112,7 +113,7 @@ class Accepted(Generic[T_co, C_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Never:
-            raise server.other_names.missing("Accepted", name, server.other_names.OF_ACCEPTED)
+            raise missing("Accepted", name, server.other_names.OF_ACCEPTED)
 
     @property
     def context(self) -> C_co:
