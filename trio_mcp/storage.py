@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import Enum
+from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 
 @runtime_checkable
@@ -85,12 +87,16 @@ class StoreTimeout(StoreError):
     """The store took too long; what was to be written may be written or not."""
 
 
+class Fenced(StoreError):
+    """This process was buried (`SharedStore.bury`): nothing was written, and nothing that it writes ever will be."""
+
+
 def may_be_made(error: BaseException) -> bool:
     """Return whether a write that failed in this way may have been made, or may still be made later.
 
     Before anything relies on such a write, it is made again, or read back.
     """
-    return not isinstance(error, StoreConflict | StoreFull)
+    return not isinstance(error, StoreConflict | StoreFull | Fenced)
 
 
 class UnreadableRecord(StoreError):
@@ -239,5 +245,89 @@ class Store(Protocol):
         """Say that this process lives under that name, until the store is closed or the process ends."""
 
     async def is_alive(self, node: str) -> bool:
-        """Return whether the process of that name lives. False at once when it has ended, however it ended."""
+        """Return whether the process of that name may still write: the opposite of `SharedStore.bury` in a store that has it.
+
+        Elsewhere False at once when it has ended, however it ended.
+        """
         ...
+
+
+MOST_NOTICE: Final = 4096
+"""Bytes that the topic and the content of a notice may have together."""
+
+
+class Notice(NamedTuple):
+    """What a process has announced to all that use the same store."""
+
+    topic: str
+    content: bytes
+
+
+class Missed(Enum):
+    """The type of `MISSED`."""
+
+    MISSED = "missed"
+
+
+MISSED: Final = Missed.MISSED
+"""Notices may have been lost: the reader looks into the store for what has changed."""
+
+
+@runtime_checkable
+class SharedStore(Store, Protocol):
+    """A store that several processes use at once, perhaps on several machines.
+
+    `trio_mcp.testing.contract.store` tests such a store with the trait `NOTIFYING`, and with `LEASED` if processes have leases.
+    """
+
+    async def join(self, node: str, about: bytes = b"") -> None:
+        """Say that this process lives under that name, until the store is closed or the process ends.
+
+        From now on a write is refused with `Fenced` once this process is buried; whether it is buried is decided in the same
+        atomic unit. After that, joining under another name lets the store write again.
+
+        Args:
+            about: what `nodes` returns for it to the others.
+
+        Raises:
+            Fenced: a process of this name was buried.
+        """
+
+    async def bury(self, node: str) -> bool:
+        """Take a process for dead if it does not say that it lives; return whether it is dead.
+
+        True: nothing that it writes is made from now on. False: it lives, or it is too early to say, because the store was
+        away or is new, and the process may not have been able to say that it lives.
+        """
+        ...
+
+    async def nodes(self) -> Mapping[str, bytes]:
+        """Return the names of the living processes, and what each says about itself."""
+        ...
+
+    async def announce(self, topic: str, content: bytes) -> None:
+        """Send a notice to all processes that listen, this one too: at most once.
+
+        Raises:
+            ValueError: it has more than `MOST_NOTICE` bytes.
+        """
+
+    def listen(self) -> AbstractAsyncContextManager[AsyncIterator[Notice | Missed]]:
+        """Return a context manager of the notices from now on; `MISSED` where some may have been lost."""
+        ...
+
+
+def notice_bytes(topic: str, content: bytes) -> bytes:
+    """Return a notice as bytes. Raises `ValueError` if it is too large, or the topic has a NUL."""
+    data = topic.encode() + b"\0" + content
+    if "\0" in topic or len(data) > MOST_NOTICE:
+        raise ValueError(
+            f"a notice has at most {MOST_NOTICE} bytes, and no NUL in its topic; this has {len(data)} bytes"
+        )
+    return data
+
+
+def notice_of(data: bytes) -> Notice:
+    """Return the notice that `notice_bytes` made bytes of."""
+    topic, _, content = data.partition(b"\0")
+    return Notice(topic.decode(errors="replace"), content)

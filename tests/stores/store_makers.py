@@ -30,7 +30,7 @@ class InMemory:
 
 class InSqlite:
     name = "sqlite"
-    traits = frozenset(StoreTrait)
+    traits = frozenset({StoreTrait.DURABLE, StoreTrait.SHARED, StoreTrait.NOTIFYING})
 
     @asynccontextmanager
     async def open(self, place: Path) -> AsyncIterator[Store]:
@@ -40,7 +40,7 @@ class InSqlite:
 
 class Sealed:
     name = "sealed"
-    traits = frozenset(StoreTrait)
+    traits = InSqlite.traits
 
     @asynccontextmanager
     async def open(self, place: Path) -> AsyncIterator[Store]:

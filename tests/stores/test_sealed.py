@@ -12,12 +12,14 @@ import trio
 import trio.testing
 from store_makers import KEYS
 
+from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
-from trio_mcp.storage import Append, Put, Record, Store, StoreTimeout, UnreadableRecord
+from trio_mcp.storage import Append, Notice, Put, Record, SharedStore, Store, StoreTimeout, UnreadableRecord
 from trio_mcp.stores import MemoryStore, open_store
 from trio_mcp.stores.sealed import SECONDS, SealedStore
+from trio_mcp.stores.sqlite import open_sqlite
 
 OLD, NEW = KeyRing([b"o" * 32]), KeyRing([b"n" * 32])
 BOTH = KeyRing([b"n" * 32, b"o" * 32])
@@ -177,3 +179,34 @@ async def test_a_cancel_is_no_timeout() -> None:
     with trio.move_on_after(0) as scope:
         await sealed(KEYS, Hanging()).read("thing", "a")
     assert scope.cancelled_caught
+
+
+async def test_a_process_with_other_keys_than_a_living_one_is_refused_and_the_error_names_the_keys(
+    tmp_path: Path,
+) -> None:
+    path, memory = str(tmp_path / "state.db"), MemoryBudget()
+    old, new = b"o" * 32, b"n" * 32
+    async with open_store(path, KeyRing([old]), memory) as store:
+        await store.join("first")
+        async with open_store(path, KeyRing([new, old]), memory) as rotated:
+            await rotated.join("second")
+        async with open_store(path, KeyRing([new]), memory) as stranger:
+            with pytest.raises(ConfigurationError, match="TRIO_MCP_KEYS"):
+                await stranger.join("third")
+    # Of a process that has ended nothing is asked.
+    async with open_store(path, KeyRing([new]), memory) as later:
+        await later.join("fourth")
+
+
+async def test_notices_and_what_processes_say_are_sealed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with open_store(str(path), KEYS, MemoryBudget()) as store, open_sqlite(str(path)) as bare:
+        assert isinstance(store, SharedStore)
+        await store.join("here", b"secret")
+        assert b"secret" not in (await bare.nodes())["here"]
+        async with bare.listen() as sealed, store.listen() as opened:
+            await bare.announce("topic", b"not sealed")
+            await store.announce("topic", b"secret")
+            assert await anext(opened) == Notice("topic", b"secret")
+            contents = [(await anext(sealed)).content for _ in range(2)]
+    assert b"secret" not in contents[1]

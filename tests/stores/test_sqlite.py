@@ -22,7 +22,7 @@ from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.storage import Append, EventsGone, Put, Record, StoreError, StoreFull
-from trio_mcp.stores import sqlite, sqlite_file, sqlite_schema, sqlite_upkeep
+from trio_mcp.stores import batches, sqlite, sqlite_file, sqlite_schema, sqlite_upkeep
 from trio_mcp.stores.sealed import SealedStore
 from trio_mcp.stores.sqlite import SqliteStore, open_sqlite
 from trio_mcp.stores.sqlite_schema import open_database
@@ -424,7 +424,7 @@ async def test_a_value_that_cannot_be_stored_fails_its_write_alone(path: Path) -
 
 
 async def test_writes_that_wait_have_a_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "MOST_WAITING", 2)
+    monkeypatch.setattr(batches, "MOST_WAITING", 2)
     outcomes: dict[str, type[StoreError] | None] = {}
     async with open_sqlite(str(path)) as store:
         # The writer, too: it would take the first ones.
@@ -437,7 +437,7 @@ async def test_writes_that_wait_have_a_limit(path: Path, monkeypatch: pytest.Mon
 
 async def test_bytes_that_wait_have_a_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are being written count: a disk that hangs keeps them."""
-    monkeypatch.setattr(sqlite, "MOST_WAITING_BYTES", 2500)
+    monkeypatch.setattr(batches, "MOST_WAITING_BYTES", 2500)
     outcomes: dict[str, type[StoreError] | None] = {}
     async with open_sqlite(str(path)) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -13,9 +13,8 @@ MAKERS = (InMemory(), InSqlite(), Sealed())
 
 
 def cases(*, shared: bool) -> list[StoreCase]:
-    return [
-        case for maker in MAKERS for case in store_cases_of(maker) if (StoreTrait.SHARED in case.rule.needs) == shared
-    ]
+    several = {StoreTrait.SHARED, StoreTrait.NOTIFYING}
+    return [case for maker in MAKERS for case in store_cases_of(maker) if bool(several & case.rule.needs) == shared]
 
 
 @pytest.mark.parametrize("case", cases(shared=False), ids=str)

@@ -60,12 +60,17 @@ class Nodes:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self.remade = 0
         self._held: dict[str, int] = {}
+        self._contents: dict[str, bytes] = {}
+        """What is in the files of this process."""
 
-    def join(self, node: str) -> None:
+    def join(self, node: str, about: bytes = b"") -> None:
         """Say that this process lives under that name, and remove the files of those that do not live any more.
+
+        Args:
+            about: what `living` returns for it.
 
         Raises:
             ConfigurationError: the file cannot be made, or this system has no such locks.
@@ -74,21 +79,23 @@ class Nodes:
         if node in self._held:
             return
         try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            for other in os.listdir(self._folder):
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            for other in os.listdir(self.folder):
                 if NAME.fullmatch(other):
                     self.is_alive(other)
             register_fork()
-            self._held[node] = _locked(path, lock)
+            self._contents[node] = contents = content_of(node, about)
+            self._held[node] = _locked(path, lock, contents)
             _joined.add(self)
         except OSError as error:
-            raise ConfigurationError(f"{self._folder}: the store cannot say that this process lives: {error}") from None
+            raise ConfigurationError(f"{self.folder}: the store cannot say that this process lives: {error}") from None
 
     def is_alive(self, node: str) -> bool:
         """Return whether a process lives under that name; the file of one that does not is removed."""
-        if node in self._held:
-            return True
-        lock, path = locks(), self._path(node)
+        return node in self._held or self._is_locked(self._path(node))
+
+    def _is_locked(self, path: Path) -> bool:
+        lock = locks()
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -102,6 +109,20 @@ class Nodes:
         finally:
             os.close(file)
 
+    def living(self) -> dict[str, bytes]:
+        """Return the processes that live, by their names, and what each says about itself. Raises `OSError`."""
+        found: dict[str, bytes] = {}
+        names = os.listdir(self.folder) if self.folder.is_dir() else []
+        for name in names:
+            # The files of notices have another form of name.
+            if NAME.fullmatch(name) and self._is_locked(self.folder / name):
+                with contextlib.suppress(FileNotFoundError):
+                    node, separator, about = (self.folder / name).read_bytes().partition(b"\0")
+                    # Older versions leave their files empty.
+                    if separator:
+                        found[node.decode(errors="replace")] = about
+        return found
+
     def remake(self) -> None:
         """Recreate the removed lock files of this process.
 
@@ -111,8 +132,8 @@ class Nodes:
         for node, file in list(self._held.items()):
             path = self._path(node)
             if not is_at(path, file):
-                self._folder.mkdir(mode=0o700, exist_ok=True)
-                self._held[node] = _locked(path, locks())
+                self.folder.mkdir(mode=0o700, exist_ok=True)
+                self._held[node] = _locked(path, locks(), self._contents[node])
                 os.close(file)
                 self.remade += 1
                 logger.warning("%s was removed while in use; it was recreated", path)
@@ -135,17 +156,25 @@ class Nodes:
     def _path(self, node: str) -> Path:
         # A part of the name may be chosen by people, for people.
         is_file_name = NAME.fullmatch(node) is not None
-        return self._folder / (node if is_file_name else hashlib.sha256(node.encode()).hexdigest())
+        return self.folder / (node if is_file_name else hashlib.sha256(node.encode()).hexdigest())
 
 
-def _locked(path: Path, lock: ModuleType) -> int:
-    """Return the descriptor of a file that is locked. Raises `OSError`."""
+def content_of(node: str, about: bytes) -> bytes:
+    # The name of the file may be a digest.
+    return node.encode() + b"\0" + about
+
+
+def _locked(path: Path, lock: ModuleType, content: bytes) -> int:
+    """Return the descriptor of a file with this content that is locked. Raises `OSError`."""
     for _ in range(ATTEMPTS):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         # Not locked if another process looks at it, or lives. It may have been removed before it was locked, or between the two
         # locks: the one is released before the other is taken.
-        if try_lock(lock, file, lock.LOCK_EX) and try_lock(lock, file, lock.LOCK_SH) and is_at(path, file):
-            return file
+        if try_lock(lock, file, lock.LOCK_EX):
+            os.truncate(file, 0)
+            os.pwrite(file, content, 0)
+            if try_lock(lock, file, lock.LOCK_SH) and is_at(path, file):
+                return file
         os.close(file)
     raise BlockingIOError(f"another process lives under the name {path.name}")
 

@@ -13,7 +13,7 @@ from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Vault
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MemoryBudget
-from ..storage import Store
+from ..storage import SharedStore, Store
 from .memory_store import MemoryStore
 
 GROUP: Final = "trio_mcp.stores"
@@ -54,14 +54,21 @@ async def open_store(given: str | Store | None, keys: KeyRing | None, memory: Me
             f"file with one. This makes a key:\n  {MAKE_A_KEY}"
         )
     if not isinstance(given, str):
-        yield stores.sealed.SealedStore(given, Vault(keys), name)
+        yield sealed(given, keys, name)
         return
     scheme, separator, target = given.partition(":")
     # A path of Windows begins with a letter and a colon.
     if not separator or len(scheme) == 1:
         scheme, target = "sqlite", given
     async with find_store(scheme)(target) as opened:
-        yield stores.sealed.SealedStore(opened, Vault(keys), name)
+        yield sealed(opened, keys, name)
+
+
+def sealed(opened: Store, keys: KeyRing, name: str) -> Store:
+    """Return a store that seals what it stores in an opened one; a shared one if that is."""
+    if isinstance(opened, SharedStore):
+        return stores.sealed.SealedSharedStore(opened, Vault(keys), name)
+    return stores.sealed.SealedStore(opened, Vault(keys), name)
 
 
 def find_store(scheme: str) -> OpenStore:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Self
 
 import trio
 
 from ..base.logs import peer_logger
+from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Unsealable, Vault
-from ..storage import Append, Change, Put, Record, Store, StoreTimeout, UnreadableRecord
+from ..storage import (
+    Append,
+    Change,
+    Missed,
+    Notice,
+    Put,
+    Record,
+    SharedStore,
+    Store,
+    StoreTimeout,
+    UnreadableRecord,
+)
 
 logger = peer_logger("trio_mcp.stores")
 
@@ -119,7 +134,7 @@ class SealedStore:
         raise self._timeout("look for a process")
 
     def __repr__(self) -> str:
-        return f"<SealedStore of {self._store!r}>"
+        return f"<{type(self).__name__} of {self._store!r}>"
 
     def _sealed(self, change: Change) -> Change:
         if isinstance(change, Put):
@@ -160,6 +175,93 @@ class SealedStore:
 
     def _timeout(self, what: str) -> StoreTimeout:
         return StoreTimeout(f"the store {self._name} took more than {self._seconds:g} seconds to {what}")
+
+
+class SealedSharedStore(SealedStore):
+    """The same for a store that several processes use: notices, and what processes say about themselves, are sealed too."""
+
+    def __init__(self, store: SharedStore, vault: Vault, name: str, seconds: float = SECONDS) -> None:
+        super().__init__(store, vault, name, seconds)
+        self._shared = store
+
+    async def join(self, node: str, about: bytes = b"") -> None:
+        """Say that this process lives under that name, like `SharedStore.join`.
+
+        Raises:
+            ConfigurationError: another process lives whose keys are not among those of this one.
+        """
+        with trio.move_on_after(self._seconds):
+            await self._check_keys()
+            return await self._shared.join(node, self._vault.seal(about, node_place(node)))
+        raise self._timeout("join")
+
+    async def _check_keys(self) -> None:
+        strangers = [node for node, about in (await self._shared.nodes()).items() if self._about(node, about) is None]
+        if strangers:
+            raise ConfigurationError(
+                f"the process {strangers[0]!r:.80} uses the store {self._name} with another key, so that neither finds what the "
+                "other stores: set TRIO_MCP_KEYS to the same keys in all processes, or name another store or namespace. To "
+                "change a key, first give all processes both"
+            )
+
+    async def bury(self, node: str) -> bool:
+        """Take a process for dead if it does not say that it lives, like `SharedStore.bury`."""
+        with trio.move_on_after(self._seconds):
+            return await self._shared.bury(node)
+        raise self._timeout("look for a process")
+
+    async def nodes(self) -> Mapping[str, bytes]:
+        """Return the living processes, like `SharedStore.nodes`; without those whose keys this process does not have."""
+        with trio.move_on_after(self._seconds):
+            opened = {node: self._about(node, about) for node, about in (await self._shared.nodes()).items()}
+            return {node: about for node, about in opened.items() if about is not None}
+        raise self._timeout("list the processes")
+
+    async def announce(self, topic: str, content: bytes) -> None:
+        """Send a notice to all that listen, like `SharedStore.announce`."""
+        with trio.move_on_after(self._seconds):
+            return await self._shared.announce(topic, self._vault.seal(content, notice_place(topic)))
+        raise self._timeout("send a notice")
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncGenerator[AsyncIterator[Notice | Missed]]:
+        """Return the notices from now on, like `SharedStore.listen`; without those that cannot be opened."""
+        async with self._shared.listen() as sealed:
+            yield OpenedNotices(sealed, self._vault)
+
+    def _about(self, node: str, sealed: bytes) -> bytes | None:
+        try:
+            return self._vault.open(sealed, node_place(node))
+        except Unsealable:
+            return None
+
+
+@dataclass(slots=True, eq=False)
+class OpenedNotices:
+    """Opens notices as they come."""
+
+    _sealed: AsyncIterator[Notice | Missed]
+    _vault: Vault
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Notice | Missed:
+        while True:
+            notice = await anext(self._sealed)
+            if not isinstance(notice, Notice):
+                return notice
+            # Of a process with other keys, or of another program that uses the same server.
+            with contextlib.suppress(Unsealable):
+                return notice._replace(content=self._vault.open(notice.content, notice_place(notice.topic)))
+
+
+def node_place(node: str) -> bytes:
+    return f"node\0{node}".encode()
+
+
+def notice_place(topic: str) -> bytes:
+    return f"notice\0{topic}".encode()
 
 
 def record_place(kind: str, key: str) -> bytes:

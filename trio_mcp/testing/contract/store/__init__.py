@@ -9,7 +9,7 @@ The test module of a store defines a class like `StoreMaker`, and
 Each case runs in a new Trio loop, in bounded time, and fails if it leaves tasks, threads, descriptors or child processes behind.
 """
 
-from . import logs, processes, records
+from . import leases, logs, notices, processes, records
 from .cases import Opened, StoreCase, StoreMaker, StoreRule, StoreTrait, all_store_rules, store_cases_of, store_rule
 
 __all__ = [
@@ -19,7 +19,9 @@ __all__ = [
     "StoreRule",
     "StoreTrait",
     "all_store_rules",
+    "leases",
     "logs",
+    "notices",
     "processes",
     "records",
     "store_cases_of",

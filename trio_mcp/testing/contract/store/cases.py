@@ -12,11 +12,14 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import trio
 
-from ....storage import Store
+from ....storage import SharedStore, Store
 from ..leaks import no_leaks, no_tasks_left
 
 LIMIT = 60.0
 """Seconds that a case may take."""
+POLL_SECONDS = 0.05
+LEASE_LIMIT = 10.0
+"""Seconds after which a process is dead whose lease is not renewed, however early the store may say that of any process."""
 
 
 class StoreTrait(Enum):
@@ -26,6 +29,11 @@ class StoreTrait(Enum):
     """What was written is there when the same place is opened again."""
     SHARED = "shared"
     """Several processes may open the same place at once. The class of the maker can be imported, and made without arguments."""
+    NOTIFYING = "notifying"
+    """It is a `SharedStore`: processes say what they are, and send each other notices. It is SHARED, too."""
+    LEASED = "leased"
+    """A process lives for as long as its lease: one that is killed is not dead at once, and one that is frozen is buried. It is
+    NOTIFYING, too."""
 
 
 class StoreMaker(Protocol):
@@ -59,6 +67,20 @@ class Opened:
     store: Store
     maker: StoreMaker
     place: Path
+
+    @property
+    def shared(self) -> SharedStore:
+        """The store, of a maker with `StoreTrait.NOTIFYING`."""
+        assert isinstance(self.store, SharedStore)
+        return self.store
+
+    async def check_dead(self, node: str) -> None:
+        """Raise `AssertionError` if a process lives; with leases, if it still does when its lease has lapsed."""
+        if StoreTrait.LEASED in self.maker.traits:
+            with trio.fail_after(LEASE_LIMIT):
+                while await self.store.is_alive(node):  # noqa: ASYNC110  no event of ours
+                    await trio.sleep(POLL_SECONDS)
+        assert not await self.store.is_alive(node)
 
     def open_again(self) -> AbstractAsyncContextManager[Store]:
         """Open the same place once more."""

@@ -1,37 +1,74 @@
 """A second process with the same store; its arguments are the module and the class of the maker, the place, and the task.
 
-It prints a line when it has joined, and one for each write that was made.
+It prints a line when it has joined, and one for each write that was made, or each notice that it has received.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Final, cast
 
 import trio
 
-from ....storage import Append, Put, Record, Store, StoreConflict
+from ....storage import Append, Fenced, Missed, Notice, Put, Record, SharedStore, Store, StoreConflict
 from .cases import StoreMaker
 
 NODE: Final = "child"
+SECOND_NODE: Final = "child again"
 COUNTS: Final = 30
+BLOCKED_SECONDS: Final = 2.5
+"""Longer than a lease."""
 
 
 async def main(maker: StoreMaker, place: Path, task: str) -> None:
     async with maker.open(place) as store:
         await store.join(NODE)
+        await TASKS[task](store)
+
+
+async def write_on(store: Store) -> None:
+    """Write until this process is killed; one that is buried goes on under another name."""
+    say("joined")
+    for number in itertools.count(1):
+        try:
+            await write(store, number)
+        except Fenced:
+            say("fenced")
+            await store.join(SECOND_NODE)
+            await write(store, number)
+        say(number)
+
+
+async def count_on(store: Store) -> None:
+    say("joined")
+    for number in range(1, COUNTS + 1):
+        await count(store)
+        say(number)
+
+
+async def block(_store: Store) -> None:
+    """Block the event loop again and again."""
+    say("joined")
+    while True:
+        await trio.lowlevel.checkpoint()
+        time.sleep(BLOCKED_SECONDS)  # noqa: ASYNC251  that is the point
+
+
+async def listen(store: Store) -> None:
+    """Print what is announced."""
+    assert isinstance(store, SharedStore)
+    async with store.listen() as notices:
         say("joined")
-        for number in numbers(task):
-            await (count(store) if task == "count" else write(store, number))
-            say(number)
+        async for notice in notices:
+            say(shown(notice))
 
 
-def numbers(task: str) -> Iterator[int]:
-    return iter(range(1, COUNTS + 1)) if task == "count" else itertools.count(1)
+def shown(notice: Notice | Missed) -> str:
+    return f"{notice.topic} {notice.content.hex()}" if isinstance(notice, Notice) else "missed"
 
 
 async def write(store: Store, number: int) -> None:
@@ -56,6 +93,9 @@ async def count(store: Store) -> None:
         except StoreConflict:
             continue
         return
+
+
+TASKS: Final = {"write": write_on, "count": count_on, "block": block, "listen": listen}
 
 
 def say(what: object) -> None:
