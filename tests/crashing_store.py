@@ -81,7 +81,7 @@ class CrashingStore:
 
     async def write(self, changes: Sequence[Change]) -> None:
         await self._turn()
-        if isinstance(changes[0], Put) and changes[0].record.kind == "node":
+        if isinstance(changes[0], Put) and changes[0].record.kind == "node" and not self.has_crashed:
             self.disk.nodes["node", changes[0].record.key] = changes[0].record._replace(version=1)
             return
         self.on_write(changes)
@@ -99,7 +99,8 @@ class CrashingStore:
 
     async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
         await self._turn()
-        keys = sorted(key for found, key in self.disk.records if found == kind and key > after)
+        places = self.disk.nodes if kind == "node" else self.disk.records
+        keys = sorted(key for found, key in places if found == kind and key > after)
         records = [record for key in keys if (record := self._record(kind, key)) is not None]
         return [record for record in records if owner is None or record.owner == owner][:limit]
 

@@ -165,18 +165,63 @@ async def test_a_tool_that_does_no_harm_runs_again_and_writes_nothing(shop: Shop
     assert (shop.done, shop.disk.writes) == (["price", "price"], [])
 
 
-async def test_a_call_that_runs_in_another_process_is_waited_for(shop: Shop, era: type[Legacy]) -> None:
-    async with process(shop, era) as first:
+async def test_a_call_that_runs_in_another_process_is_waited_for(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as first, process(shop, era) as second:
         await first.call("pay")
         await wait_all_tasks_blocked()
-        async with process(shop, era) as second:
-            await second.call("pay", first.node)
-            assert (await second.player.error())["code"] == SERVER_BUSY
-            shop.hold.set()
-            assert await first.text() == "paid 1"
-            await second.call("pay", first.node)
-            assert await second.text() == "paid 1"
+        await second.call("pay", first.node)
+        await trio.sleep(5)
+        shop.hold.set()
+        assert [await first.text(), await second.text()] == ["paid 1"] * 2
     assert shop.done == ["pay"]
+
+
+async def test_a_call_that_runs_too_long_in_another_process_is_waited_for_in_the_next_request(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as first, process(shop, era) as second:
+        await first.call("pay")
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        await second.call("pay", first.node)
+        assert (await second.player.error())["code"] == SERVER_BUSY
+        # Before a response over HTTP would have begun.
+        assert 10 < trio.current_time() - began < 15
+        await second.call("pay", first.node)
+        shop.hold.set()
+        assert [await first.text(), await second.text()] == ["paid 1"] * 2
+    assert shop.done == ["pay"]
+
+
+async def test_a_repeat_that_waits_goes_on_with_the_call_when_its_process_ends(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as second:
+        async with process(shop, era) as first:
+            await first.call("order")
+            await wait_all_tasks_blocked()
+            await second.call("order", first.node)
+            await wait_all_tasks_blocked()
+        shop.hold.set()
+        assert await second.text() == "ordered"
+    assert shop.done == ["charge", "ship"]
+
+
+async def test_no_repeat_is_waited_for_whose_client_has_gone(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as first, process(shop, era) as second:
+        await first.call("pay")
+        await wait_all_tasks_blocked()
+        await second.call("pay", first.node)
+        await wait_all_tasks_blocked()
+        second.hang_up()
+        await trio.sleep(1)
+        assert not second.player.talk.service.idempotency_keys
+        shop.hold.set()
+        assert await first.text() == "paid 1"
 
 
 async def test_a_call_whose_client_went_away_goes_on_in_a_repeat(shop: Shop, era: type[Legacy]) -> None:

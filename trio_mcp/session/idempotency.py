@@ -27,7 +27,8 @@ without authentication to whoever knows it. Requests without a key cost one sear
 # may come of it, since it must be one. The record of a key, and what a repeat of its request gets from another process:
 #
 #     event                          record            a repeat
-#     claim                          open, of a node   waits while the node lives; else adopts it: see `Claim.is_adopted`
+#     claim                          open, of a node   waits while the node lives, for some seconds, then is refused (-32000);
+#                                                      else adopts it: see `Claim.is_adopted`
 #     the first leg has an outcome   over, with it     the outcome, for KEY_LIFE
 #     cancelled for its client       open, of no node  adopts it
 #     nothing has run                unused            claims it
@@ -331,8 +332,8 @@ class IdempotencyKeys:
         """Start the call and return None, or return the answer if it is not started."""
         services, plan, repeat_of = self._services, new.plan, keyed.key.repeat_of
         # Another store may have its key: then it may have run.
-        is_foreign = repeat_of is not None and not await store.knows(repeat_of)
-        claim = await store.claim(keyed.key)
+        is_foreign = repeat_of is not None and not await services.processes.knows(repeat_of)
+        claim = await store.claim(keyed.key, lambda: bool(keyed.requests) and not services.supervisor.draining)
         if isinstance(claim, StoredKey):
             return self._known(claim, keyed, new)
         is_lost = plan.resume is ResumeMode.PARKED and not services.options.always_replay and not new.as_task

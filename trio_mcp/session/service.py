@@ -301,7 +301,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
-    Tasks of processes that have ended go on at once.
+    Tasks of processes that have ended go on at once, and those of processes that end later within a few seconds.
 
     Args:
         channel: the only connection that it will serve; None if there may be others.
@@ -320,10 +320,9 @@ async def open_service(
             supervisor.spawn(service.calls.directory.evict_in_time)
             if store.durable:
                 await store.join(service.calls.node)
+                await service.calls.processes.introduce()
+                supervisor.spawn(service.calls.processes.stay_known)
                 supervisor.spawn(tasks.adoption.adopt_all, service.tasks)
-                if service.idempotency_keys.store is not None:
-                    await service.idempotency_keys.store.introduce()
-                    supervisor.spawn(service.idempotency_keys.store.stay_known)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

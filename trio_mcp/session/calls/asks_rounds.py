@@ -211,13 +211,15 @@ class CallInRounds(Call[RequestDigest]):
         """
         services, name = self.services, legs.call_id
         assert name is not None, "the call has a name from the end of its first round on"
-        held = services.call_claims.held(name, lambda: legs.ended, self._carried_on_elsewhere, claim)
+        held = services.call_claims.held(name, lambda: legs.ended, self.carried_on_elsewhere, claim)
         return services.open_log(name, services.options.actors.park_ttl, count, held)
 
-    def _carried_on_elsewhere(self) -> None:
+    def carried_on_elsewhere(self) -> None:
         """End the call here: another process carries it on."""
         if self.is_answering:
             self.end_leg(ErrorDetail(SERVER_BUSY, CARRIED_ON))
+        if (call_id := self._book.call_id) is not None:
+            self.services.call_claims.note_overtaken(call_id)
         self.forget()
 
     async def _store_then_send(self, legs: LegBook, number: int, payload: StatePayload) -> None:
@@ -313,6 +315,10 @@ class CallInRounds(Call[RequestDigest]):
 
     # the next leg
 
+    def decide(self, ended: int) -> Decision:
+        """Return what a request means that carries the call forward from the end of leg `ended`."""
+        return self._book.decide(ended, self.actor.reason)
+
     def is_superseded(self, ended: int, payload: StatePayload) -> bool:
         """Return whether the call went on in another process, to the end of leg `ended`: what is parked here is out of date."""
         return self._book.is_superseded(ended, payload.asked, self.actor.reason)
@@ -338,7 +344,9 @@ class CallInRounds(Call[RequestDigest]):
         # The cancel scope is asked first: hardly any parked call was cancelled, and the reason takes some working out.
         match legs.decide(ended, self.actor.reason if self.actor.scope.cancel_called else None):
             case Decision.BEGIN:
-                self._begin(legs, facts, target, self._decoded(legs, facts, answers))
+                decoded = self.decoded(facts, answers)
+                self.services.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - legs.questions.keys())
+                self._begin(legs, facts, target, decoded)
             case Decision.WAIT:
                 self._open_leg(legs, facts, target)
             case Decision.JOIN:
@@ -346,15 +354,17 @@ class CallInRounds(Call[RequestDigest]):
             case decision:
                 repeat_or_reject(decision, legs, ended, target)
 
-    def _decoded(self, legs: LegBook, facts: RequestFacts, answers: Mapping[str, JsonValue]) -> dict[str, Model]:
-        """Return the answers to open questions; others were never asked, or are answered, and are ignored (M-MRTR-7s)."""
-        questions = legs.questions
+    def decoded(self, facts: RequestFacts, answers: Mapping[str, JsonValue]) -> dict[str, Model]:
+        """Return the answers to open questions; others were never asked, or are answered, and are ignored (M-MRTR-7s).
+
+        Raises what `carry_on` raises for answers.
+        """
+        questions = self._book.questions
         decoded: dict[str, Model] = {}
         for key, asked in questions.items():
             answer = answers.get(key)
             if answer is not None:
                 decoded[key] = decoded_answer(facts.terms.codec, key, asked.question.method, answer)
-        self.services.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
         for key in questions.keys() - decoded.keys():
             check_capabilities(facts, questions[key].question)
         return decoded

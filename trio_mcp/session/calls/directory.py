@@ -8,12 +8,14 @@ nothing.
 from __future__ import annotations
 
 import secrets
+from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import trio
 
 from ...base.shared_limits import FINISHED_BYTES, FINISHED_CALLS, REPLAYED_STATES
+from ...errors import LimitExceeded, McpError, RequestTimeout
 from ...runtime import MemoryBudget
 from ...runtime.oldest_first import Kept, OldestFirst
 from ...runtime.quota import Quota
@@ -139,3 +141,45 @@ class CallDirectory(Generic[C, E]):
 
     def __repr__(self) -> str:
         return f"<Directory live={len(self._unfinished)} finished={len(self._finished)}>"
+
+
+# Calls that wait in another process: their clients come back until they reach that one.
+
+UNREACHED_SECONDS: Final = 10.0
+"""For how long the requests for one leg are refused as busy."""
+
+MOST_LEGS: Final = 1000
+"""Legs that are remembered; of an older one the time begins again."""
+
+TRY_AGAIN: Final = (
+    "this call waits in another process of this server; send the request again, until it reaches that process"
+)
+
+NOT_REACHED: Final = (
+    "This call waits in another process of this server, which its requests have not reached for "
+    f"{UNREACHED_SECONDS:g} seconds. Send all requests of a client to one process, or let the tool be replayed in any of "
+    'them: resume="replay".'
+)
+
+
+class Unreached:
+    """The legs that have come to this process, and cannot run here, because their calls are parked in another one."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since: OrderedDict[tuple[str, int], float] = OrderedDict()
+
+    def refusal(self, call_id: str, leg: int) -> McpError:
+        """Return the error for a request: one that asks to send it again, or, after `UNREACHED_SECONDS`, one that does not."""
+        now = trio.current_time()
+        since = self._since.setdefault((call_id, leg), now)
+        if now - since > UNREACHED_SECONDS:
+            del self._since[call_id, leg]
+            return RequestTimeout(NOT_REACHED)
+        if len(self._since) > MOST_LEGS:
+            self._since.popitem(last=False)
+        return LimitExceeded(TRY_AGAIN)
+
+    def __len__(self) -> int:
+        return len(self._since)

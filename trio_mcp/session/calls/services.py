@@ -23,8 +23,8 @@ from ...types import JsonObject, Model, Tool
 from .. import recovery
 from ..options import ServiceOptions
 from ..replies import Answering, LegOutcome
-from .directory import CallDirectory
-from .facts import RequestFacts
+from .directory import CallDirectory, Unreached
+from .facts import RequestFacts, ResumeMode
 from .url_elicitations import UrlElicitations
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..kept_results import KeptResults
     from ..raised import RaisedErrors
     from ..recovery.claims import CallClaims
+    from ..recovery.processes import Processes
     from ..recovery.settling import Settling
     from ..recovery.stored_journal import CallLog, Holding
     from .ended import EndedCall
@@ -197,6 +198,7 @@ class CallServices:
         stray_replies: counts replies of clients that no call waited for.
         failures: logs the failures of the author's functions.
         url_elicitations: the pages that users were asked to open.
+        unreached: the calls that wait in another process.
     """
 
     supervisor: Supervisor
@@ -215,6 +217,7 @@ class CallServices:
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind], init=False)
     failures: FailureLog = field(default_factory=FailureLog, init=False)
     url_elicitations: UrlElicitations = field(default_factory=UrlElicitations, init=False)
+    unreached: Unreached = field(default_factory=Unreached, init=False)
 
     @cached_property
     def tasks(self) -> TaskStarter:
@@ -240,6 +243,15 @@ class CallServices:
     def call_claims(self) -> CallClaims:
         """Which process runs a call in rounds, of those that share a durable store."""
         return recovery.claims.CallClaims(self.store, self.node, self.options.actors.park_ttl, self.settling)
+
+    def resume_mode(self, mode: ResumeMode) -> ResumeMode:
+        """Return what happens to a call of this mode whose parked actor no longer exists."""
+        return ResumeMode.REPLAY if self.options.always_replay else mode
+
+    @cached_property
+    def processes(self) -> Processes:
+        """The processes that share a durable store."""
+        return recovery.processes.Processes(self.store, self.node, self.records)
 
     @cached_property
     def settling(self) -> Settling:

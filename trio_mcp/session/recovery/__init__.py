@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from . import (
         claims as claims,
         key_store as key_store,
+        processes as processes,
         session_record as session_record,
         settling as settling,
         stored_journal as stored_journal,
@@ -18,6 +19,7 @@ else:
         {
             "claims": "",
             "key_store": "",
+            "processes": "",
             "stored_journal": "",
             "settling": "",
             "session_record": "",

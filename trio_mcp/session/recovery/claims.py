@@ -4,15 +4,17 @@ A `requestState` can reach several processes, in any order, and with it a call c
 its *claim*, and every write of its log names the version of that record. So of two processes the first that writes has the call;
 no step of the other one runs, and nothing of it gets into the log.
 
-A process that replays a call claims it first, and reads the log then: nothing is added to what it reads. One in which the call is
-parked goes on without; it claims the call with the first step that it runs, in the same write as the intent (`HeldCall`), unless
-another one has written to the log by then.
+Each leg after the first is claimed before it begins, also by the process in which the call is parked: of several that get the
+same leg, one runs it. A process that replays a call reads the log then: nothing is added to what it reads. One in which the call
+is parked, and which has been overtaken, forgets it, as what another process has done since is in the log alone. It goes on as
+any other process does, once the other one has ended.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,19 +27,22 @@ from ...protocol.strict_json import dumps
 from ...storage import Change, Expect, Put, Record, Store, StoreConflict, StoreError
 from .settling import FencedRecord, Settling, Unsettled
 
-# What is in the claim, and what a process gets that replays the call from the end of leg `n`:
+# What is in the claim, and what a process gets that is about to run the leg after leg `n`:
 #
 #     the claim names             because                                         the process
 #     none, or no process         no process has claimed it, or it was          claims it
 #                                 given back
+#     itself                      the call is parked here                         claims the next leg
 #     itself                      it replayed the call, and forgot it             claims it again, for another run
 #     one that has ended                                                          takes it over
 #     one that lives, a leg < n   and has sealed this state: it ended that leg,   takes it over
 #                                 and has begun no step since
 #     one that lives, otherwise   it may run a step, or has what is newer         refuses the request: -32000
 #
-# The claim also names the run that has written to the log last. As long as that is its own, or none, a run goes on although
-# another one has claimed the call meanwhile: it puts its own claim in the place of the other, which then has lost the call.
+# The claim also names the run that has written to the log last, or was parked and has claimed the leg that runs. As long as that
+# is its own, or none, a run goes on although another one has claimed the call meanwhile, as it took this process for dead: it
+# puts its own claim in the place of the other, which then has lost the call. A call that is parked here, and whose log another
+# run has written to, is out of date: it is replayed.
 #
 # A process that has claimed a call and starts none gives the claim back: it puts there again what was there before. The store may
 # be late: see `settling.py` for what is unknown, and for the task that writes it again. The next request for the call
@@ -49,6 +54,9 @@ CLAIM_KIND: Final = "claim"
 
 ATTEMPTS: Final = 3
 """How often another process may be faster, or a claim may expire while it is read."""
+
+MOST_OVERTAKEN: Final = 1000
+"""Calls of which it is remembered that they were parked here, and went on elsewhere."""
 
 GIVE_BACK_SECONDS: Final = 2.0
 """Seconds for which a request waits until the claim of a call that it has not started is given back."""
@@ -88,6 +96,11 @@ class Claimant(NamedTuple):
 UNCLAIMED: Final = Claimant()
 
 
+def after(mine: Claimant, before: Claimant) -> Claimant:
+    """Return what is put in the place of a claim: the run that has written to the log last stays named, if it is another one."""
+    return mine if before.writer in ("", mine.writer) else mine._replace(writer=before.writer)
+
+
 @dataclass(slots=True, eq=False)
 class CallClaim:
     """A call that this process has claimed, or tries to.
@@ -106,6 +119,11 @@ class CallClaim:
     before_until: float = 0.0
     caller: str | None = None
     unsettled: Unsettled | None = None
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether another run has written to the log, so that what is parked here is out of date."""
+        return self.mine.writer != self.mine.run
 
 
 @dataclass(slots=True, eq=False)
@@ -126,6 +144,17 @@ class CallClaims:
     """The calls that are being claimed here."""
     _given_back: dict[str, CallClaim] = field(default_factory=dict[str, CallClaim], init=False)
     """Claims of which the store has not confirmed that they were given back."""
+    _overtaken: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None], init=False)
+
+    def note_overtaken(self, call_id: str) -> None:
+        """Note that a call was parked here, and that another process runs it now."""
+        self._overtaken[call_id] = None
+        if len(self._overtaken) > MOST_OVERTAKEN:
+            self._overtaken.popitem(last=False)
+
+    def was_overtaken(self, call_id: str) -> bool:
+        """Return whether a call that was parked here may go on here once more, when the process that runs it has ended."""
+        return call_id in self._overtaken
 
     @asynccontextmanager
     async def turn(self, call_id: str) -> AsyncGenerator[None]:
@@ -139,7 +168,9 @@ class CallClaims:
             del self._turns[call_id]
             done.set()
 
-    async def claim(self, call_id: str, leg: int, sealed_by: str, caller: str | None = None) -> CallClaim | None:
+    async def claim(
+        self, call_id: str, leg: int, sealed_by: str, caller: str | None = None, held: HeldCall | None = None
+    ) -> CallClaim | None:
         """Claim a call for a run from the end of this leg on; return None if another process runs it. Take a `turn` first.
 
         Either start the call or give the claim back.
@@ -147,17 +178,20 @@ class CallClaims:
         Args:
             sealed_by: the process that sealed the state.
             caller: the principal that the call belongs to.
+            held: what says that this process runs the call, which is parked here; None for a new run.
 
         Raises:
             LimitExceeded: too many records are not settled.
             StoreError: whatever the store raises; nothing may be run. So it is after a cancel.
         """
-        mine = self._mine(leg)
+        mine = self._mine(leg) if held is None else held.next_claimant(leg)
         claim = taken_back = self._take_back(call_id)
         if claim is None:
             self._settling.check_room(caller)
             claim = CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine, caller=caller)
-        claim.mine = mine._replace(writer=claim.before.writer)
+            if held is not None:
+                held.describe(claim)
+        claim.mine = after(mine, claim.before)
         for _ in range(ATTEMPTS):
             try:
                 await claim.record.put(claim.mine.encode(), time.time() + self._lifetime)
@@ -207,7 +241,7 @@ class CallClaims:
             return CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine, caller=caller)
         record = FencedRecord(self._store, CLAIM_KIND, call_id, version=found.version, value=found.value)
         before = Claimant.decode(found.value)
-        return CallClaim(record, mine._replace(writer=before.writer), before, found.expires_at, caller)
+        return CallClaim(record, after(mine, before), before, found.expires_at, caller)
 
     async def _is_free(self, other: Claimant, leg: int, sealed_by: str) -> bool:
         """Return whether this process may run a call that another one has claimed; see the table above."""
@@ -248,7 +282,7 @@ class CallClaims:
 
 @dataclass(slots=True, eq=False)
 class HeldCall:
-    """Says that this process runs a call (`Holding`): by a claim, which it makes with its first write in each leg.
+    """Says that this process runs a call (`Holding`): by a claim, which it makes before a leg, or with its first write in one.
 
     Args:
         mine: the claim of this run.
@@ -264,6 +298,20 @@ class HeldCall:
     _version: int = 0
     _has_written: bool = field(default=False, init=False)
     """The record says that this run has written to the log last."""
+
+    def next_claimant(self, leg: int) -> Claimant:
+        """Return what claims the leg after `leg` for the call that is parked here."""
+        return self._mine._replace(leg=leg, writer=self._mine.run)
+
+    def describe(self, claim: CallClaim) -> None:
+        """Let a claim go on from the record as it was written here last."""
+        if self._version:
+            claim.record.version, claim.before = self._version, self._mine
+            claim.before_until = time.time() + self._lifetime
+
+    def take(self, claim: CallClaim) -> None:
+        """Go on under a claim that was made for this run."""
+        self._know(claim.mine, claim.record.version)
 
     def held(self) -> Sequence[Change]:
         leg = self._leg()

@@ -23,7 +23,7 @@ from ...protocol.revisions import IDEMPOTENCY_KEY
 from ...protocol.strict_json import dumps
 from ...runtime import Supervisor
 from ...runtime.quota import Quota
-from ...storage import Change, Expect, Forget, Put, Record, Store, StoreConflict, StoreError, StoreTimeout
+from ...storage import Change, Expect, Forget, Record, Store, StoreConflict, StoreError, StoreTimeout
 from ...types import JsonValue
 from ..replies import LegOutcome
 from .settling import FencedRecord, Settling, Unsettled
@@ -32,17 +32,11 @@ from .stored_journal import LOG_KIND, Holding
 KEY_KIND: Final = "key"
 """The kind of the records of keys."""
 
-NODE_KIND: Final = "node"
-"""The kind of the records of processes that have used the store."""
-
 KEY_LIFE: Final = 600.0
 """Seconds for which a key is known after the outcome of its call was dropped."""
 
 OPEN_SECONDS: Final = 86400.0
 """For how long the key of a call is kept whose process ended."""
-
-NODE_SECONDS: Final = 7 * 86400.0
-"""For how long a process is known that used the store."""
 
 UNUSED_SECONDS: Final = 60.0
 """For how long it is kept that nothing has run under a key: longer than a write can be late."""
@@ -53,7 +47,17 @@ MOST_REFUSALS: Final = 3
 ANYBODY: Final = ""
 """Who holds what callers without a principal have stored: they share the part of one caller, and no principal is empty."""
 
+LOOK_SECONDS: Final = 0.5
+"""Seconds between two looks at the record of a call that another process runs."""
+
+WAIT_SECONDS: Final = 14.0
+"""How long a repeat waits for such a call: over HTTP a response that is silent for longer begins, and cannot be a 503 then."""
+
 STILL_RUNS: Final = "the call that this request repeats still runs, or ends; send the request again in a moment"
+
+
+class RunsElsewhere(LimitExceeded):
+    """Another process runs the call of a key, or a repeat there was faster."""
 
 
 class CallKey(NamedTuple):
@@ -273,31 +277,17 @@ class KeyStore:
     _expiring: deque[tuple[float, str, int]] = field(default_factory=deque, init=False)
     """When each outcome expires, whose it is, and its size; all are kept for the same time."""
 
-    async def introduce(self) -> None:
-        """Let other processes know, from now on, that this one uses the store; a store that fails is logged."""
-        record = Record(NODE_KIND, self._node, b"", expires_at=self._clock() + NODE_SECONDS)
-        try:
-            known = await self._store.read(NODE_KIND, self._node)
-            await self._store.write([Put(record if known is None else record._replace(version=known.version))])
-        except StoreError as error:
-            self._records.log("the store did not take the name of this process: %s", error)
-
-    async def stay_known(self) -> None:
-        """Refresh that record daily. Runs until cancelled."""
-        while True:
-            await trio.sleep(NODE_SECONDS / 7)
-            await self.introduce()
-
-    async def knows(self, node: str) -> bool:
-        """Return whether a process uses this store, or used it lately. Raises `StoreError`."""
-        return node == self._node or await self._store.read(NODE_KIND, node) is not None
-
-    async def claim(self, key: CallKey) -> Claim | StoredKey:
+    async def claim(self, key: CallKey, is_wanted: Callable[[], bool] = lambda: True) -> Claim | StoredKey:
         """Claim a key for a call; return what is known under it if that is over.
+
+        A call that another process runs is waited for, up to `WAIT_SECONDS`.
+
+        Args:
+            is_wanted: whether that is still waited for.
 
         Raises:
             RemoteProtocolError: -32602, another request has used the key.
-            LimitExceeded: a process that lives runs the call, or too many records are not settled.
+            LimitExceeded: a process that lives still runs the call, or too many records are not settled.
             StoreError: whatever the store raises; nothing may be run.
         """
         self._claims += 1
@@ -314,7 +304,7 @@ class KeyStore:
         try:
             await self._put_claim(claim, mine, is_taken_over=known is not None)
         except StoreConflict:
-            return await self._adopt(key, mine)
+            return await self._adopt_in_time(key, mine, is_wanted)
         return claim
 
     def _take_over(self, known: Wanted) -> Claim:
@@ -337,27 +327,36 @@ class KeyStore:
                 self._settle_later(self.given_up(claim))
             raise
 
+    async def _adopt_in_time(self, key: CallKey, mine: StoredKey, is_wanted: Callable[[], bool]) -> Claim | StoredKey:
+        until = trio.current_time() + WAIT_SECONDS
+        while True:
+            try:
+                return await self._adopt(key, mine)
+            except RunsElsewhere:
+                if trio.current_time() >= until or not is_wanted():
+                    raise
+            await trio.sleep(LOOK_SECONDS)
+
     async def _adopt(self, key: CallKey, mine: StoredKey) -> Claim | StoredKey:
-        stored = await self.read(key.digest.hex())
-        if stored is None:
-            raise LimitExceeded(STILL_RUNS)
-        known = StoredKey.decode(stored.value)
-        if known.request != mine.request:
-            raise other_request()
-        if known.is_over:
-            return known
-        if known.node == self._node:
-            # A call that runs here, and a record that is not settled, are found before.
-            return known._replace(is_over=True)
-        if known.node and await self._store.is_alive(known.node):
-            raise LimitExceeded(STILL_RUNS)
-        record = FencedRecord(self._store, KEY_KIND, stored.key, version=stored.version, value=stored.value)
-        claim = Claim(self, key, record, is_adopted=not known.is_unused)
+        record, is_adopted = FencedRecord(self._store, KEY_KIND, key.digest.hex()), False
+        stored = await self.read(record.key)
+        if stored is not None:
+            known = StoredKey.decode(stored.value)
+            if known.request != mine.request:
+                raise other_request()
+            if known.is_over:
+                return known
+            if known.node == self._node:
+                # A call that runs here, and a record that is not settled, are found before.
+                return known._replace(is_over=True)
+            if known.node and await self._store.is_alive(known.node):
+                raise RunsElsewhere(STILL_RUNS)
+            record.version, record.value, is_adopted = stored.version, stored.value, not known.is_unused
+        claim = Claim(self, key, record, is_adopted=is_adopted)
         try:
             await self._put_claim(claim, mine)
         except StoreConflict:
-            # Another repeat was faster.
-            raise LimitExceeded(STILL_RUNS) from None
+            raise RunsElsewhere(STILL_RUNS) from None
         return claim
 
     async def read(self, name: str) -> Record | None:

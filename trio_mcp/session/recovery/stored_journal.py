@@ -135,12 +135,12 @@ class CallLog:
     __slots__ = (
         "_closed",
         "_count",
-        "_holding",
         "_lock",
         "_pending",
         "_records",
         "_store",
         "expires_at",
+        "holding",
         "is_uncertain",
         "key",
         "on_opened",
@@ -161,7 +161,7 @@ class CallLog:
         self._store = store
         self.expires_at = expires_at
         self._count = count
-        self._holding = holding
+        self.holding = holding
         self._pending: list[bytes] = []
         self._closed = False
         self._lock = trio.Lock()
@@ -246,19 +246,19 @@ class CallLog:
 
     def held(self) -> Sequence[Change]:
         """Return the changes that are a conflict once another process runs the call, for a write that is made elsewhere."""
-        return () if self._holding is None else self._holding.held()
+        return () if self.holding is None else self.holding.held()
 
     async def check_held(self) -> None:
         """Look up after a conflict whether this process still runs the call. Raises `TakenOver`, or what the store raises."""
-        if self._holding is not None and not await self._holding.renew():
-            self._holding.lost()
+        if self.holding is not None and not await self.holding.renew():
+            self.holding.lost()
             self.close()
             raise TakenOver(TAKEN_OVER)
 
     async def _write_held(self, changes: Sequence[Change]) -> None:
         """Write changes, if this process still runs the call. Raises `TakenOver`, or whatever the store raises."""
         try:
-            await write_held(self._store, self._holding, changes)
+            await write_held(self._store, self.holding, changes)
         except TakenOver:
             self.close()
             raise

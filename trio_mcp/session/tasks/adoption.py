@@ -34,19 +34,23 @@ AT_ONCE = 16
 """Tasks that are taken over at once."""
 ADOPT_AGAIN_SECONDS = 5.0
 """Seconds after which a store is asked again that has failed."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks at the other processes."""
 
 NOT_YET_ADOPTED = "the tasks of earlier processes cannot be taken over yet: %s"
 
 
 async def adopt_all(tasks: Tasks) -> None:
-    """Take over every task whose process has ended; run as a task when the server starts.
+    """Take over every task whose process has ended: at once what earlier processes left, later what other ones leave.
 
-    A store that fails is tried again: no other process may start for a long time.
+    Runs until cancelled. A store that fails is tried again.
     """
     adoption = Adoption(tasks)
-    while (failure := await adoption.run()) is not None:
-        tasks.services.records.log(NOT_YET_ADOPTED, failure, level=logging.ERROR)
-        await trio.sleep(ADOPT_AGAIN_SECONDS)
+    while True:
+        failure = await adoption.run()
+        if failure is not None:
+            tasks.services.records.log(NOT_YET_ADOPTED, failure, level=logging.ERROR)
+        await trio.sleep(LOOK_SECONDS if failure is None else ADOPT_AGAIN_SECONDS)
 
 
 def open_record(tasks: Tasks, stored: Record) -> tuple[TaskRecord, int] | None:
@@ -76,14 +80,34 @@ class EndedNodes:
 
 @dataclass(slots=True, eq=False)
 class Adoption:
-    """Takes over the tasks that were left when this process started."""
+    """Takes over the tasks that other processes have left.
+
+    Attributes:
+        is_due: there may be some, whether or not a process is seen to have ended.
+    """
 
     _tasks: Tasks
+    is_due: bool = True
     _unsure: set[str] = field(default_factory=set[str])
     """The ids of tasks that may belong to this process already, which does not work on them: the store did not say."""
 
     async def run(self) -> StoreError | None:
         """Take over what there is; return the error of the store if that has to be tried again."""
+        processes = self._tasks.services.processes
+        try:
+            ended = await processes.find_ended()
+            if not ended and not self.is_due:
+                return None
+            self.is_due = True
+            failure = await self._adopt_left()
+            if failure is None:
+                self.is_due = False
+                await processes.note_ended(ended)
+        except StoreError as error:
+            return without_traceback(error)
+        return failure
+
+    async def _adopt_left(self) -> StoreError | None:
         tasks, after, failures = self._tasks, "", list[StoreError]()
         ended = EndedNodes(tasks.store, tasks.services.node)
         try:

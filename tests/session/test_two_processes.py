@@ -1,0 +1,248 @@
+"""Two processes that live at the same time and share a store: what a client gets from the one that it did not begin with."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from crashing_store import CrashingStore, Disk
+from talk import Round, Talk, accept, talk_to
+from task_process import KEYS, Process, Work
+from task_talk import ModernTask
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Context, Server
+from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
+from trio_mcp.session import ServiceOptions
+from trio_mcp.session.calls.directory import MOST_LEGS, Unreached
+
+# tasks of a process that ends
+
+
+async def test_a_living_process_takes_over_the_tasks_of_one_that_ends(autojump_clock: trio.testing.MockClock) -> None:
+    disk, work = Disk(), Work()
+    first, second = Process(disk, work), Process(disk, work)
+    async with first.task(ModernTask) as task, second.task(ModernTask) as elsewhere:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        elsewhere.id = task.id
+        first.store.crash()
+        await trio.sleep(3)
+        assert await elsewhere.status() == "input_required"
+        await elsewhere.answer(True)
+        await elsewhere.answer(True)
+        assert (await elsewhere.result())["content"][0]["text"] == "1 accept accept"
+    assert (work.charged, work.runs) == (1, 2)
+
+
+async def test_while_all_processes_live_none_reads_the_tasks_again(autojump_clock: trio.testing.MockClock) -> None:
+    disk, work = Disk(), Work()
+    first, second = Process(disk, work), Process(disk, work)
+    listed: list[str] = []
+    async with first.task(ModernTask) as task, second.task(ModernTask):
+        await task.start("order")
+        await trio.sleep(3)
+        work_of = second.store.list
+
+        async def note(kind: str, **options: object) -> object:
+            listed.append(kind)
+            return await work_of(kind, **options)  # type: ignore[arg-type]
+
+        second.store.list = note  # type: ignore[assignment, method-assign]
+        await trio.sleep(10)
+    assert set(listed) == {"node"}
+
+
+async def test_the_tasks_of_a_process_that_was_taken_for_dead_are_taken_over_again_when_it_ends(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    first, second = Process(disk, work), Process(disk, work)
+    async with first.task(ModernTask) as task, second.task(ModernTask) as elsewhere:
+        first.store.lapse()
+        await trio.sleep(3)
+        await first.store.join(first.store._node)  # noqa: SLF001
+        await trio.sleep(3)
+        await task.start("order")
+        elsewhere.id = task.id
+        first.store.crash()
+        await trio.sleep(3)
+        assert await elsewhere.status() == "input_required"
+    assert work.runs == 2
+
+
+# calls that wait where they asked
+
+
+class Form:
+    """A tool that asks, and must not be run again, in processes that share a disk."""
+
+    def __init__(self, resume: str = "parked") -> None:
+        self.disk, self.runs, self._resume = Disk(), 0, resume
+
+    async def fill(self, ctx: Context) -> str:
+        self.runs += 1
+        return (await ctx.elicit("Sure?", bool)).action
+
+    async def fill_at_length(self, ctx: Context) -> str:
+        await ctx.step("read", lambda: "page " * 100)
+        return await self.fill(ctx)
+
+    async def process(self, stack: AsyncExitStack, **options: Any) -> tuple[CrashingStore, Talk]:
+        store = CrashingStore(self.disk)
+        server = Server("form", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
+        server.tool(resume=self._resume)(self.fill)  # type: ignore[call-overload]
+        server.tool(resume=self._resume)(self.fill_at_length)  # type: ignore[call-overload]
+        return store, await stack.enter_async_context(talk_to(server))
+
+
+def yes(asked: Round, talk: Talk) -> RequestId:
+    return asked.leg({asked.key: accept(value=True)}, talk=talk)
+
+
+async def test_a_parked_call_is_not_lost_at_another_process_while_its_own_one_lives() -> None:
+    form = Form()
+    async with AsyncExitStack() as stack:
+        (_, first), (_, second) = [await form.process(stack) for _ in range(2)]
+        asked = await first.round(first.leg("fill"))
+        assert (await second.error(yes(asked, second)))["code"] == SERVER_BUSY
+        assert await first.text(yes(asked, first)) == "accept"
+    assert form.runs == 1
+
+
+async def test_a_client_that_never_reaches_the_process_of_its_call_gets_an_error_after_a_while(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    form = Form()
+    async with AsyncExitStack() as stack:
+        (_, first), (_, second) = [await form.process(stack) for _ in range(2)]
+        asked = await first.round(first.leg("fill"))
+        codes: list[int] = []
+        for _ in range(12):
+            codes.append((await second.error(yes(asked, second)))["code"])
+            await trio.sleep(1)
+        # Once it has that error, it may try again.
+        assert codes == [SERVER_BUSY] * 11 + [INTERNAL_ERROR]
+        assert (await second.error(yes(asked, second)))["code"] == SERVER_BUSY
+        assert await first.text(yes(asked, first)) == "accept"
+
+
+async def test_a_parked_call_is_lost_with_its_process() -> None:
+    form = Form()
+    async with AsyncExitStack() as stack:
+        (store, first), (_, second) = [await form.process(stack) for _ in range(2)]
+        asked = await first.round(first.leg("fill"))
+        store.crash()
+        assert "lost" in await second.failure(yes(asked, second))
+    assert form.runs == 1
+
+
+async def test_a_call_whose_journal_could_not_be_kept_is_not_lost_either_while_its_process_lives() -> None:
+    form = Form("replay")
+    async with AsyncExitStack() as stack:
+        (store, first), (_, second) = [await form.process(stack, max_state=10) for _ in range(2)]
+        store.failing = True
+        asked = await first.round(first.leg("fill_at_length"))
+        store.failing = False
+        assert (await second.error(yes(asked, second)))["code"] == SERVER_BUSY
+        assert await first.text(yes(asked, first)) == "accept"
+
+
+async def test_the_legs_that_a_process_cannot_run_are_limited() -> None:
+    unreached = Unreached()
+    for leg in range(2 * MOST_LEGS):
+        unreached.refusal("call", leg)
+    assert len(unreached) == MOST_LEGS
+
+
+# a leg that is sent to both
+
+
+class Counter:
+    """A tool that asks, and then does something in no step, in processes that share a disk."""
+
+    def __init__(self) -> None:
+        self.disk, self.counted, self.go_on = Disk(), 0, trio.Event()
+
+    async def count(self, ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        self.counted += 1
+        await self.go_on.wait()
+        return "counted"
+
+    async def process(self, stack: AsyncExitStack) -> tuple[CrashingStore, Talk]:
+        store = CrashingStore(self.disk)
+        server = Server("counter", version="1", options=ServiceOptions(keys=KEYS, store=store))
+        server.tool(resume="replay")(self.count)
+        return store, await stack.enter_async_context(talk_to(server))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["where it is parked first", "elsewhere first"])
+async def test_of_two_processes_that_get_a_leg_the_first_runs_it(order: tuple[int, int]) -> None:
+    counter = Counter()
+    async with AsyncExitStack() as stack:
+        talks = [(await counter.process(stack))[1] for _ in range(2)]
+        asked = await talks[0].round(talks[0].leg("count"))
+        first, second = (talks[number] for number in order)
+        running = yes(asked, first)
+        await wait_all_tasks_blocked()
+        for _ in range(2):
+            assert (await second.error(yes(asked, second)))["code"] == SERVER_BUSY
+        counter.go_on.set()
+        assert await first.text(running) == "counted"
+    assert counter.counted == 1
+
+
+async def test_the_process_that_has_forgotten_its_parked_call_takes_it_over_from_one_that_ends() -> None:
+    counter = Counter()
+    async with AsyncExitStack() as stack:
+        (_, first), (store, second) = [await counter.process(stack) for _ in range(2)]
+        asked = await first.round(first.leg("count"))
+        yes(asked, second)
+        await wait_all_tasks_blocked()
+        assert (await first.error(yes(asked, first)))["code"] == SERVER_BUSY
+        store.crash()
+        counter.go_on.set()
+        assert await first.text(yes(asked, first)) == "counted"
+    assert counter.counted == 2
+
+
+async def test_the_loser_keeps_nothing_of_the_call() -> None:
+    counter = Counter()
+    async with AsyncExitStack() as stack:
+        (_, first), (_, second) = [await counter.process(stack) for _ in range(2)]
+        asked = await first.round(first.leg("count"))
+        yes(asked, second)
+        await wait_all_tasks_blocked()
+        await first.error(yes(asked, first))
+        await wait_all_tasks_blocked()
+        assert first.service.supervisor.actors == ()
+
+
+async def test_a_leg_whose_client_goes_while_it_is_claimed_may_be_run_elsewhere() -> None:
+    counter = Counter()
+    counter.go_on.set()
+    async with AsyncExitStack() as stack:
+        (store, first), (_, second) = [await counter.process(stack) for _ in range(2)]
+        asked = await first.round(first.leg("count"))
+        store.hang = trio.Event()
+        request = yes(asked, first)
+        await wait_all_tasks_blocked()
+        first.session.disconnect(first.listeners[request])
+        store.hang.set()
+        await wait_all_tasks_blocked()
+        assert await second.text(yes(asked, second)) == "counted"
+    assert counter.counted == 1
+
+
+async def test_an_answer_that_is_malformed_claims_nothing() -> None:
+    counter = Counter()
+    counter.go_on.set()
+    async with AsyncExitStack() as stack:
+        (_, first), (_, second) = [await counter.process(stack) for _ in range(2)]
+        asked = await first.round(first.leg("count"))
+        assert (await first.error(asked.leg({asked.key: {"action": 1}}, talk=first)))["code"] == INVALID_PARAMS
+        assert await second.text(yes(asked, second)) == "counted"
