@@ -34,7 +34,7 @@ def private_copy(fd: int, flags: int) -> int:
     mode = os.fstat(fd).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         with suppress(OSError):
-            # O_NOCTTY: opening a terminal anew must not make it the controlling one.
+            # O_NOCTTY: reopening a terminal must not make it the controlling one.
             return os.open(f"/dev/fd/{fd}", flags | os.O_NONBLOCK | os.O_NOCTTY)
     return os.dup(fd)
 
@@ -48,7 +48,7 @@ def private_copy(fd: int, flags: int) -> int:
 #   C code that does not release the GIL, so that no    the interpreter ends   the thread of faulthandler, which is written in C
 #   thread runs Python code
 #
-# Example, over HTTP with a drain of 10 s; a tool has left a thread that sleeps for ever:
+# Example, over HTTP with a drain of 10 s; a tool has left a thread that never stops sleeping:
 #
 #    0    SIGTERM; its handler calls `arm(15)`
 #    2    every call is answered, and the `HardEnd` is left; in `Server.run` its thread stays

@@ -326,7 +326,7 @@ class ServerConnection:
         """Post a message that has no answer; return status, body, which need not end nor be well formed, and headers.
 
         Raises:
-            httpx2.HTTPError: it did not arrive, or the server did not answer within so many seconds.
+            httpx2.HTTPError: it did not arrive, or the server did not answer within `seconds`.
             AuthorizationError: there are no credentials that the server accepts.
         """
         status, body, received = 0, b"", httpx2.Headers()

@@ -143,5 +143,5 @@ async def _serve(server: ChannelServer, channel: MemoryChannel, stopped: trio.Ev
         await server.serve_channel(channel)
     finally:
         stopped.set()
-        # Also after an error: a client that waits in `receive` would wait for ever.
+        # Also after an error: a client in `receive` would never return otherwise.
         channel.close()

@@ -213,7 +213,7 @@ class Authentication:
     def _rejection(
         self, status: int, error: str = "", scopes: Collection[str] = (), root: str = "", text: str | None = None
     ) -> HttpRejection:
-        # Several servers are told apart by their prefixes, which their resources have.
+        # The resource of each server includes its prefix, so that servers of one application are distinct.
         public = "" if root == self._prefix else root
         challenge = write_challenge("Bearer", self._hook.challenge(error, scopes, public))
         return HttpRejection(status, text or TEXTS[status], [(CHALLENGE, challenge.encode())])

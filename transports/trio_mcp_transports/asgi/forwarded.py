@@ -1,7 +1,7 @@
 """What trusted proxies say of the client that they pass on: `Forwarded` (RFC 7239) and `X-Forwarded-*`.
 
 Each proxy adds one element at the end of a list. The elements are read from the end for as long as the one who added them is
-trusted: the first address that is not a proxy's is the client's, and what is left of it is what that client has made up.
+trusted: the first address that is not a proxy's is the client's, and the client may have forged all elements before it.
 
 | header              | used for                                                     |
 |---------------------|--------------------------------------------------------------|

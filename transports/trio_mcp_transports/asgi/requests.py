@@ -215,7 +215,7 @@ async def read_body(request: Request, limit: int, seconds: float, account: Accou
             raise too_large(limit)
         return whole
     announced = request.header("content-length")
-    # Told before a byte is read. Twenty digits are more than any size, and `int` of many digits is slow.
+    # Checked before a byte is read. No size has twenty digits, and `int` of many digits is slow.
     length = int(announced) if announced is not None and announced.isdigit() and len(announced) < 20 else 0
     if length > limit:
         raise too_large(limit)

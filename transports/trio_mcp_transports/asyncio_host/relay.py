@@ -8,7 +8,7 @@
 #   receive: the inbox is       a task awaits the host's `receive`; what it brings goes into the inbox, and wakes the application
 #   empty
 #   send: into the outbox       sends from the outbox; at most one message that is not sent yet lets the application go on
-#   the application ends        sends what is left, and ends
+#   the application ends        sends the rest, and ends
 #   is cancelled                the host cancels the task: the scope of the application is cancelled, and its end is waited for
 
 from __future__ import annotations

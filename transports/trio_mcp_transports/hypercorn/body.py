@@ -50,7 +50,7 @@ class SentBody(Body):
 
     @property
     def may_be_discarded(self) -> bool:
-        """Whether what is left of it may be received and discarded."""
+        """Whether the rest of the body is small enough to be received and discarded."""
         return self.left is not None and self.left <= MAX_DISCARDED_BYTES
 
     async def receive(self) -> bytes:

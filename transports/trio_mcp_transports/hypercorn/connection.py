@@ -77,7 +77,7 @@ class Connection:
         self._lingering: int | None = None
 
     def open(self, nursery: trio.Nursery) -> None:
-        """Open it in a nursery of its own, for what has to be waited for while it is read."""
+        """Open it. No other connection uses `nursery`, which runs the tasks that it needs while it is read."""
         self.scope = nursery.cancel_scope
         self._nursery = nursery
         writer = self._writer = Writer(self._stream, self._account, nursery, self._limits.send_timeout, self._lose)
@@ -240,7 +240,7 @@ class Connection:
         return self._http.paused and self._lingering is None
 
     def _has_room_ahead(self, size: int) -> bool:
-        """Return whether so many bytes more may be stored that were sent before an answer; the budget counts a refusal."""
+        """Return whether `size` more pipelined bytes fit into the memory budget, which counts each refusal."""
         try:
             self._account.check(size)
         except LimitExceeded:
@@ -303,7 +303,7 @@ class Connection:
         self._end_reading_at(trio.current_time() + self._limits.header_timeout)
 
     def limit_reading(self, seconds: float) -> None:
-        """End the connection after so many seconds, unless `break_silence` finds something to do or a request begins."""
+        """End the connection in `seconds`, unless `break_silence` finds something to do or a request begins."""
         # Moving a deadline costs microseconds, so one that is too early is left alone: `_is_to_go_on` sees to it.
         self._due = trio.current_time() + seconds
         if self._due < self._reading.deadline:
@@ -315,6 +315,6 @@ class Connection:
 
 async def close_stream(stream: Stream) -> None:
     """Close a stream, within a second."""
-    # TLS closes with a message (close_notify), which a client that does not read could hold up for ever.
+    # TLS closes with a message (close_notify). A client that does not read could block it indefinitely.
     with trio.move_on_after(LAST_SEND, shield=True):
         await stream.aclose()

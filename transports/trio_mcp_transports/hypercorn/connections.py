@@ -45,7 +45,7 @@ class Gatherer:
         self._idle.unpark()
 
     async def run(self) -> None:
-        """Make the writes, for ever."""
+        """Make the writes until cancelled."""
         while True:
             if not self._waiting:
                 await self._idle.park()

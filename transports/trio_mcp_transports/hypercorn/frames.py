@@ -28,7 +28,7 @@ MEDIUM: Final = 1 << 16
 MAX_WRITE: Final = 1 << 16
 # A read of more bytes is counted while it is decoded.
 PREPAID_READ: Final = 1 << 13
-# Fragments that a message may have, and one more for each so many bytes of it: a frame costs microseconds, however empty.
+# A message may have `MAX_FRAGMENTS`, and one more for each `BYTES_PER_FRAGMENT`: even an empty frame costs microseconds.
 MAX_FRAGMENTS: Final = 1024
 BYTES_PER_FRAGMENT: Final = 16
 

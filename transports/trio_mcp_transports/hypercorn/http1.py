@@ -67,7 +67,7 @@ class Owner(Protocol):
         ...
 
     def limit_reading(self, seconds: float) -> None:
-        """End the connection after so many seconds, unless `break_silence` finds something to do or a request begins."""
+        """End the connection in `seconds`, unless `break_silence` finds something to do or a request begins."""
 
     def end(self) -> None:
         """Close the connection, with a moment for a client that is still sending."""
@@ -289,7 +289,7 @@ class Http1:
             exchange.note.end(is_complete=False)
 
     async def _watch(self, work: Coroutine[Any, Any, T], scope: trio.CancelScope) -> T:
-        """See `Watch`. The client is watched by a task of its own, which is started if `work` has to wait."""
+        """See `Watch`. A separate task watches the client; it starts only if `work` has to wait."""
         watch = ClientWatch(self, self._owner, scope)
         try:
             return await waited(work, watch.start)

@@ -57,7 +57,7 @@ class RequestOwner(Protocol):
         """Run `work` in a task of the connection."""
 
     def limit_silence(self, seconds: float) -> None:
-        """Have `OpenRequest.go_on` called after so many seconds, unless the request ends before."""
+        """Call `OpenRequest.go_on` in `seconds`, unless the request ends before."""
 
     def log_failure(self, error: Exception) -> None:
         """Log an error that ends the response."""

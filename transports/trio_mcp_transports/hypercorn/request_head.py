@@ -41,7 +41,7 @@ class RequestHead(NamedTuple):
         keeps_alive: the client may send another request on the connection.
         takes_chunks: it speaks HTTP/1.1.
         is_upgrade: it asks for a WebSocket.
-        expects_continue: it sends the body when it was told to (RFC 9110, 10.1.1).
+        expects_continue: it sends the body after a 100 response (RFC 9110, 10.1.1).
     """
 
     method: str

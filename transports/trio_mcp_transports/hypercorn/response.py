@@ -143,7 +143,7 @@ class Writer:
                 await idle.park()
 
     def end(self) -> None:
-        """Let the task end that writes for TLS, when it has written what it was given: the connection is over."""
+        """Let the task that writes for TLS end once it has written all that is queued: the connection is over."""
         self._is_ended = True
         if self._idle is not None:
             self._idle.unpark()
@@ -193,7 +193,7 @@ class Writer:
             scope.deadline = min(scope.deadline, self._last_send_at)
 
     def _offer(self, data: bytes | memoryview) -> bytes | memoryview:
-        """Write what the kernel takes at once, if no other write is under way; return what is left."""
+        """Write what the kernel takes at once, if no other write is under way; return the rest."""
         if self._plain is None or self._unsent or (self._lock is not None and self._lock.locked()):
             return data
         try:
@@ -326,8 +326,8 @@ def head_bytes(status: int, headers: Headers, own: bytes, *, closes: bool = Fals
 
     Args:
         own: the fields that every response has.
-        closes: the connection is closed after the response. The client is told, so that it sends no further request into it
-            (RFC 9112, 9.6).
+        closes: the connection is closed after the response. A header announces that, so that the client sends no further
+            request (RFC 9112, 9.6).
 
     Raises:
         UnsendableResponse: a header cannot be a field of HTTP.

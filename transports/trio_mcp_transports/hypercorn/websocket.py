@@ -241,7 +241,7 @@ class WebSocketExchange(MessageSocket):
             await self._writer.write(bytes(frame))
 
     def start_pings(self) -> None:
-        """Send pings from now on, if the settings say so."""
+        """Start sending pings, if `websocket_ping_interval` is set."""
         if self._facts.config.websocket_ping_interval is not None:
             self._owner.run(self._send_pings)
 

@@ -300,7 +300,7 @@ class _Shutdown:
         self._token.run_sync_soon(self._stop, signal.Signals(number).name)
 
     def limit_clean_up(self) -> None:
-        """From now on what is left may take the grace, and no longer: a tool may ignore its cancellation."""
+        """Limit the remaining work to the grace period from now on: a tool may ignore its cancellation."""
         self._hard_end.arm(self._grace)
 
     def on_end(self, channel: LineChannel, stdout: int, parent: int) -> None:

@@ -54,7 +54,7 @@ BACKOFF: Final = Backoff(first=0.25, longest=4.0)
 """How long to wait before that."""
 
 MAX_ANSWERING: Final = 32
-"""Answers to the server's questions that are on their way at a time; while there are so many, its next questions wait."""
+"""How many answers to the server's questions may be in flight; at this limit, its next questions wait."""
 
 SESSION_LOST: Final = "the connection broke off, and the session ended with it"
 
@@ -225,7 +225,7 @@ class HttpChannel(MessageChannel):
     async def _post_and_report(self, envelope: Envelope, attempts: int = 1) -> bool:
         """Post a message and return whether the server accepted it; what went wrong is logged.
 
-        If the server rejects an answer, the request of ours on whose response it had asked fails: it would wait for ever.
+        If the server rejects an answer, our request on whose response it had asked fails; otherwise it would never end.
 
         Args:
             attempts: how often it is posted, with growing delays, to a server that is not reached or ends without a response.

@@ -140,7 +140,7 @@ class ResumableStream:
     async def _reconnect(self) -> str:
         """One GET, read to its end; how it ended."""
         place = {"last-event-id": self.last_event_id} if self.last_event_id else {}
-        # httpx encodes header values as ASCII unless told otherwise, and an event id may have any characters.
+        # httpx encodes header values as ASCII by default, and an event id may have any characters.
         headers = httpx2.Headers({**self._session, "accept": EVENT_STREAM, **place}, encoding="utf-8")
         try:
             async with self._connection.http.stream("GET", self._connection.url, headers=headers) as response:

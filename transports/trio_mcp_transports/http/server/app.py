@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def default_limits(server: object) -> HttpLimits:
-    """Return the limits for a server: one whose sessions are dear, such as a proxy, has the attribute `max_sessions`."""
+    """Return the limits for a server: one whose sessions are expensive, such as a proxy, sets `max_sessions`."""
     sessions: int | None = getattr(server, "max_sessions", None)
     return HttpLimits() if sessions is None else HttpLimits(sessions=sessions, websockets=sessions)
 

@@ -178,7 +178,7 @@ class Claims:
         try:
             answered = await Restoration(self.home, left, entry, self.new_stream, self.on_unread).run(peer)
         except Exception as error:  # noqa: BLE001  whatever a store raises
-            # The next request that names the session restores it anew, here or in another process.
+            # The next request that names the session tries to restore it again, here or in another process.
             session.close(CancelReason.SHUTDOWN)
             await self.home.give_back(left)  # noqa: ASYNC120  it has a shield and a time limit
             service.records.log(NOT_READ, level=logging.ERROR, exc_info=error)

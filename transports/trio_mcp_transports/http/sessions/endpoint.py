@@ -119,7 +119,7 @@ class LegacyEndpoint:
     async def _read_rest(
         self, entry: LegacySession, batch: OpenBatch, stream: SessionStream, envelope: Envelope[Received]
     ) -> OpenBatch | None:
-        """Process what was left of a batch for other turns of the event loop; return it if it expects a reply.
+        """Process the rest of a batch in further turns of the event loop; return the batch if it expects a reply.
 
         Raises:
             HttpRejection: 404, the session has ended meanwhile.
@@ -179,7 +179,7 @@ class LegacyEndpoint:
         place, entry.place = entry.place, None
         self.sessions.end(entry, CancelReason.DISCONNECT)
         if place is not None and self._home is not None:
-            # Before its client is told that it is gone.
+            # Before the response says that the session has ended.
             await self._home.remove(place)
         return KnownResponse(204)
 

@@ -357,8 +357,8 @@ class EventLog:
         """Keep nothing more of one stream, or of all. It is done even when everything else is cancelled."""
         if not self.opened:
             return
-        # Shielded: it may run while the application is being cancelled, and what is left in a shared store is left for
-        # good.
+        # Shielded: it may run while the application is being cancelled, and events that stay in a shared store now are
+        # never deleted.
         with log_failures(NOT_FORGOTTEN, self._records), trio.CancelScope(shield=True):
             with trio.fail_after(STORE_SECONDS):
                 await self._store.forget(self._principal, self._session, stream)

@@ -38,7 +38,7 @@ class Readers:
             entry.session.attach(stream.outbox)
 
     def end(self, entry: LegacySession, reader: StreamReader) -> None:
-        """See to what is left of a stream: its reader has sent all of it, has gone, or has been replaced."""
+        """Settle a stream after its reader has sent all of it, has gone, or has been replaced."""
         stream = reader.stream
         reader.ended()
         entry.seen = trio.current_time()
@@ -97,7 +97,7 @@ class PostedStream(StreamReader):
         self._readers.end(self._entry, self)
 
     def lose(self) -> None:
-        # Also if it was never watched: what is left of the stream has to be seen to.
+        # Also if it was never watched: the stream must be settled in any case.
         self._begin()
         super().lose()
 

@@ -173,7 +173,7 @@ class LegacySessions(SessionTable[LegacySession]):
             self._spawn(log.forget)
 
     async def reap(self) -> None:
-        """End idle sessions for ever; run it as a task."""
+        """End idle sessions until cancelled; run it as a task."""
         while True:
             # So a session lives for at most 1.25 times the timeout. A deadline for each would cost a task or a heap
             # entry for each.
@@ -190,8 +190,8 @@ class LegacySessions(SessionTable[LegacySession]):
     async def leave_lost(self, home: SessionHome) -> None:
         """Leave the sessions in which a client waits and which other processes have taken over; run it as a task.
 
-        They may do that when this process was not seen to live. What it writes would say so; in a call that waits for an
-        answer, which another process gets, nothing is written.
+        Other processes may take a session over when this one seems dead to them. The next write of this process detects
+        that; but a call that waits for an answer writes nothing, and the answer goes to the other process.
         """
         lapses, until = 0, -math.inf
         while True:

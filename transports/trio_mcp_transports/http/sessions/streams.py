@@ -217,7 +217,7 @@ class SessionStream:
 
         A cancel leaves the messages to the next flush.
         """
-        # The stream was never opened. No client knows an event id of it, so what is left in its outbox cannot be delivered.
+        # The stream was never opened. No client knows an event id of it, so the messages in its outbox cannot be delivered.
         if not self.is_open:
             self.outbox.take_nowait()
             return b""
