@@ -21,7 +21,7 @@ SHARED_LINES: Final = 10
 MAX_TRACEBACKS: Final = 10
 """Failures of one kind that are logged with their traceback in a minute."""
 MAX_KINDS: Final = 1_000
-"""Kinds of failures that are told apart; the oldest is forgotten."""
+"""Kinds of failures that are counted separately; above that, the oldest is forgotten."""
 SUMMARY_SECONDS: Final = 60.0
 """How often a warning that repeats is summarized."""
 
@@ -160,7 +160,7 @@ class RepeatedRecords:
 class FailureLog:
     """The failures of an author's functions, which any caller can cause again and again.
 
-    Each is one record, since its caller was told the reference to it. In a minute, the first `MAX_TRACEBACKS` of a kind have
+    Each is one record, since its caller has received a reference to it. In a minute, the first `MAX_TRACEBACKS` of a kind have
     their traceback; the others have the type and text of the exception in one line.
 
     Args:
@@ -188,7 +188,7 @@ class FailureLog:
         Args:
             kind: what failed, as no peer wrote it; exceptions of two types are of two kinds.
             problem: the text of the record.
-            reference: what the caller was told.
+            reference: the reference number that the caller has received.
             hint: advice to the author.
         """
         marked = problem if reference is None else f"{problem} [{reference}]"

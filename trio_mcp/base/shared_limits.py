@@ -208,4 +208,4 @@ SHARED_LIMITS: Final = (
     EVENT_BYTES,
     STORED_EVENT_BYTES,
 )
-"""All of them. The memory budget is shared by the same rule, and says so itself (`runtime/memory_budget.py`)."""
+"""All of them. The memory budget follows the same rule, and has its own message (`runtime/memory_budget.py`)."""

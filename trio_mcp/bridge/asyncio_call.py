@@ -38,7 +38,7 @@ class AsyncioCall(Generic[T]):
         """Return what it returns, and raise what it raises.
 
         Raises:
-            RuntimeError: the asyncio code has raised `CancelledError` of its own.
+            RuntimeError: the asyncio code raised `CancelledError` without having been cancelled.
             trio.Cancelled: this task was cancelled, and the asyncio code has ended because of it.
         """
         self._waiting = trio.lowlevel.current_task()

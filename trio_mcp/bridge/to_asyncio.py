@@ -34,7 +34,7 @@ async def run(fn: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
     and ends with the Trio run.
 
     Raises:
-        RuntimeError: the function has raised `asyncio.CancelledError` of its own; or this does not run on Trio.
+        RuntimeError: the function raised `asyncio.CancelledError` without having been cancelled; or this does not run on Trio.
 
     A cancel cancels the task, and returns when it has ended.
     """

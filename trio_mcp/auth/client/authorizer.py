@@ -1,7 +1,7 @@
 """The credentials for one server: sends tokens, refreshes them, and logs in when the server asks for it."""
 
-# Before a request, tokens that expire within 30 seconds are refreshed. A refresh runs under the lock of the store: whoever gets
-# the lock second finds other tokens there, and adopts them. A login runs in a task of the channel, survives the request that
+# Before a request, tokens that expire within 30 seconds are refreshed. A refresh runs under the lock of the store: the second
+# client to get the lock finds new tokens there, and adopts them. A login runs in a task of the channel, survives the request that
 # asked for it, and is joined by others that need one.
 
 from __future__ import annotations
