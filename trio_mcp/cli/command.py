@@ -87,7 +87,7 @@ class Command(click.Command):
                 )
             return failure.status
         except BrokenPipeError:
-            # As for a program that SIGPIPE ends. What is left goes nowhere, so that the end of the process does not fail, too.
+            # As for a program that SIGPIPE ends. Buffered output is discarded, so that flushing it at exit does not fail too.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return CLOSED_PIPE
         except CommandError as failure:

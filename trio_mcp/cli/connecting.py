@@ -86,7 +86,7 @@ async def copy(pipe: trio.abc.ReceiveStream, copied: trio.Event) -> None:
 
 GIVE_HEADER: Final = "give --header authorization='Bearer ...'"
 LOGIN: Final = "trio-mcp login"
-"""What the error says of a server that nobody has logged in to."""
+"""What the error suggests for a server that requires a login."""
 Use = Callable[[Client, Prompting], Awaitable[int]]
 """What a command does with a connected client; returns the exit status."""
 

@@ -201,7 +201,7 @@ def command_line(
 
     The password of an encrypted key is taken from the variable TRIO_MCP_KEYFILE_PASSWORD.
     """
-    # An access log that nobody sees is of no use.
+    # Requests are logged at "info": with a higher level the access log would be invisible.
     level = "info" if access_log and log_level is None and not debug else log_level
     set_up_logging(debug=debug, level=level, format=log_format)
     # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.

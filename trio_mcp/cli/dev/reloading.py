@@ -194,7 +194,7 @@ class Reloader:
         """Name what only a restart applies, if that has changed.
 
         Args:
-            again: also if it has been told.
+            again: also if it was reported before.
         """
         named = (*self._wants_restart, *self.restarts.changed())
         if named and (again or named != self._told_restart):

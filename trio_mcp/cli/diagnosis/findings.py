@@ -191,6 +191,6 @@ def of_costs(tokens: Mapping[str, int]) -> list[Finding]:
     total = sum(tokens.values())
     if total <= MANY_TOKENS:
         return []
-    dearest = sorted(tokens, key=lambda name: tokens[name], reverse=True)[:3]
-    what = f"about {total} tokens in every conversation; most of them for {', '.join(dearest)}"
+    largest = sorted(tokens, key=lambda name: tokens[name], reverse=True)[:3]
+    what = f"about {total} tokens in every conversation; most of them for {', '.join(largest)}"
     return [Finding("warning", "tools", what)]

@@ -15,7 +15,7 @@ from ...mcp_json import CommandServer, HostServer, UrlServer
 # Writing a server as a host has it in its file; `mcp_json` reads them.
 
 Style: TypeAlias = Literal["typed", "plain", "gemini", "goose"]
-"""How a host writes a server: with a member `type`, without one, or in a way of its own."""
+"""How a host writes a server: with a member `type`, without one, or in a format that no other host uses."""
 
 
 def as_member(entry: HostServer, style: Style) -> dict[str, JsonValue]:
@@ -193,7 +193,7 @@ _HOSTS = (
         "gemini",
         lambda: Path.home() / ".gemini" / "settings.json",
         ".gemini/settings.json",
-        "Start a new session in a folder that you have told it to trust: elsewhere it starts no servers. /mcp shows them.",
+        "Start a new session in a trusted folder: elsewhere it starts no servers. /mcp shows them.",
         "https://geminicli.com/docs/tools/mcp-server",
         # https://github.com/google-gemini/gemini-cli/pull/422
         syntax="comments",

@@ -37,7 +37,7 @@ def stored_login_for(target: UrlTarget, headers: Mapping[str, str]) -> auth.OAut
 
 
 def is_resource(url: str) -> bool:
-    """Return whether a URL can be that of a login: one with a user in it has credentials of its own."""
+    """Return whether a URL can be that of a login: one with a user in it already has credentials."""
     try:
         canonical(over_http(url))
     except ValueError:

@@ -126,7 +126,7 @@ def needed(value: str | None, option: str) -> str:
     return value
 
 
-# Files beside the code of a server that are published only if its author says so: keys, secrets and databases.
+# Files beside the code of a server that are published only if its author includes them: keys, secrets and databases.
 
 KEYS: Final = (
     "*.key",
@@ -166,7 +166,7 @@ PRIVATE_KEY: Final = re.compile(
     rb"|(?:\APuTTY-User-Key-File-)",
     re.MULTILINE,
 )
-"""What begins a key in PEM, of each kind: as a line of its own, or with the key after it, as in a string of JSON. Code that only
+"""What begins a key in PEM, of each kind: on a separate line, or followed by the key, as in a string of JSON. Code that only
 names it has neither."""
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 HEAD: Final = 4096
