@@ -207,7 +207,7 @@ class Client(TaskMethods):
 
     @property
     def dropped(self) -> Sequence[Dropped]:
-        """What was left out of the server's lists and results, since it could not be read: each with its kind, name and reason.
+        """The items dropped from the server's lists and results because they were invalid, with kind, name and reason.
 
         The rest of the list or the result was returned. A tool with invalid `x-mcp-header` annotations is here too.
         """

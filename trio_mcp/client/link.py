@@ -28,7 +28,7 @@ from .options import ClientOptions
 from .requester import ATTEMPTS, BACKOFF, SendRequest, ServerFacts
 from .session_reconnecting import LinkEvent, LinkState, Phase, SessionReopening
 
-# What is left of an exception in a system task, which must not leave it: Trio's loop would end.
+# Splitting an exception in a system task. Trio's loop would end if it left the task.
 
 
 def split_contained(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
@@ -74,7 +74,7 @@ class Link:
     Attributes:
         rounds: answers the questions of the calls over this connection.
         task_news: those who follow a task of a legacy server.
-        dropped: what was left out of the server's results.
+        dropped: the invalid items that were removed from the server's results.
         opened_in: the Trio run in which it is open.
     """
 

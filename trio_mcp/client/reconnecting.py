@@ -8,7 +8,7 @@ can begin something connects. What is sent again after that is decided where it 
 #
 #     connection                          a modern request, `initialize`      another request         anything else
 #     open                                sent                                sent                    sent
-#     lost, the client not told yet       dropped: told with the others       dropped, the same       dropped
+#     lost, the client not notified yet   dropped: fails with the others      dropped, the same       dropped
 #     lost                                connects, then sent                 "session lost"          dropped
 #     open again, before `initialize`     sent                                "session lost"          dropped
 #
@@ -83,7 +83,7 @@ class ReconnectingChannel(MessageChannel):
         self._failure: Exception | None = None
         """Why the last attempt to connect failed."""
         self._is_telling = False
-        """The client is just told that the connection was lost."""
+        """The client is being notified that the connection was lost."""
         self._lacks_session = False
         """The connection was lost, and no `initialize` was sent since."""
         self._has_received = False

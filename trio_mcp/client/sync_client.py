@@ -218,7 +218,7 @@ class SyncClient:
 
     @property
     def dropped(self) -> Sequence[Dropped]:
-        """What was left out of the server's lists and results. See `Client.dropped`."""
+        """The invalid items that were dropped from the server's lists and results. See `Client.dropped`."""
         return self._client.dropped
 
     @property

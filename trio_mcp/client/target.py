@@ -194,7 +194,7 @@ def check_headers(headers: Mapping[str, str], where: str = "headers") -> None:
         if name.lower() in FRAMING:
             raise ValueError(f"{where}: {name} says where a request ends, and is set by what sends it")
         fault = header_fault(value)
-        # What sends it would say so as well, with the value in its error (RFC 9110, 5.5).
+        # The HTTP client would reject it as well, but with the value in its error (RFC 9110, 5.5).
         if fault is None and not value.isascii():
             fault = "has a character in it that is not ASCII"
         if fault is not None:

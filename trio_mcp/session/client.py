@@ -351,7 +351,7 @@ class ClientSession:
         try:
             await self.request("tasks/cancel", TaskRequestParams(task_id=task_id), timeout=CLEAN_UP)
         except McpError as error:
-            logger.info("a task that nobody waits for was not cancelled: %s", error)
+            logger.info("a task that is no longer needed was not cancelled: %s", error)
 
     def _lose_connection(self, handlers: trio.Nursery, why: str) -> None:
         """Fail every request that waits; what is queued was meant for the connection that has ended."""

@@ -75,7 +75,7 @@ class ResourceListener:
         async with client.listen(uris=[*self.uris]) as changes:
             honoured = {uri for uri in changes.honoured.resource_subscriptions or () if uri in self.uris}
             self.on_honoured(self, honoured)
-            # What has changed between two connections nobody has announced.
+            # Changes between two connections were not announced, so each resource may have changed.
             if self.started.is_set():
                 for uri in honoured:
                     self.changes.offer(Change("updated", self.uris[uri]))

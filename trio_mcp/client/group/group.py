@@ -194,7 +194,7 @@ class ClientGroup(GroupListing):
     def __getitem__(self, server: str) -> Client:
         """Return the client of a server, which takes the server's own names.
 
-        If the client cannot connect again, as when the server has changed its era, the group replaces it; so ask for it anew.
+        The group replaces a client that cannot reconnect, as when the server has changed its era. So look it up each time.
 
         Raises:
             KeyError: the group has no such server.

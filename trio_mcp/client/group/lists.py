@@ -136,7 +136,7 @@ class GroupLists:
         if found is not None:
             return found
         example = next(iter(self.connections.values())).member.space.uri("config://app") if self.connections else ""
-        advice = f"; one of theirs looks like {example!r}" if example else ""
+        advice = f"; its resources have URIs like {example!r}" if example else ""
         raise LookupError(f"no server of the group has the resource {uri!r:.140}{advice}")
 
     async def tool(self, name: str) -> tuple[Connection, str]:

@@ -239,7 +239,7 @@ class Connection:
         self._connected()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen, client)
-            # It may have ended before this task was told that it is open.
+            # It may have ended before this task ran.
             if not client.is_open:
                 self._lose(Disconnected("the connection ended"))
             while True:
@@ -364,6 +364,6 @@ def _kept(error: Exception) -> Exception:
     """Return an error without what it refers to, so that it can be kept."""
     if isinstance(error, McpError):
         return without_traceback(error)
-    # What a transport raised nobody else has. Some classes cannot be copied.
+    # Only this task has an error of a transport, so it may be changed. Some classes cannot be copied.
     error.__context__ = None
     return error.with_traceback(None)

@@ -134,7 +134,7 @@ def members_of(
 
 
 def _for_server(options: ConnectKeywords, server: GroupServer) -> ConnectKeywords:
-    """Return the options of a group for one of its servers: `auth` only for a URL that has no credentials of its own."""
+    """Return the options of a group for one of its servers: `auth` only for a URL without credentials."""
     auth = options.get("auth")
     if auth is None:
         return options

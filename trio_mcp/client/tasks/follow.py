@@ -146,14 +146,14 @@ class Follower(ABC):
             known.take(answer.task)
 
     async def clean_up(self) -> None:
-        """Cancel the task, because nobody waits for it any more. Shielded, bounded, and raises nothing of the server's."""
+        """Cancel the task, whose result is no longer needed. Shielded, bounded; raises none of the server's errors."""
         if self.known.is_over or not self._link.is_connected:
             return
         with trio.move_on_after(CANCEL_TIMEOUT, shield=True):
             try:
                 await self._link.request("tasks/cancel", TaskRequestParams(task_id=self.known.id))
             except McpError as error:
-                logger.info("a task that nobody waits for was not cancelled: %s", error)
+                logger.info("a task that is no longer needed was not cancelled: %s", error)
 
     # one step each
 

@@ -114,7 +114,7 @@ class TaskWatch(ABC):
 
     @abstractmethod
     async def _follow(self) -> None:
-        """Take what the server announces; cancelled when the task is over, or nobody waits for it."""
+        """Process the server's notifications; cancelled when the task is over or no longer watched."""
 
     async def _poll(self) -> None:
         """Ask for the state of the task until it is over."""
