@@ -188,7 +188,7 @@ def _entries_of(value: JsonValue, member: str, source: str) -> dict[str, JsonVal
 
 
 def _find_entries(value: JsonValue, source: str, warnings: list[str]) -> dict[str, JsonValue]:
-    """Return the servers of all lists in a file, which several hosts may share; what is left out is in `warnings`."""
+    """Return the servers of all lists in a file, which several hosts may share; name the skipped ones in `warnings`."""
     if not isinstance(value, dict):
         raise ConfigurationError(f"{source} must be an object with the member 'mcpServers'")
     lists = [member for member in MEMBERS if member in value]

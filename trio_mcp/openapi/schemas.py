@@ -148,7 +148,7 @@ class SchemaReader:
         return nullable(converted) if self._old and schema.get("nullable") is True else converted
 
     def _decided(self, schema: JsonObject, converted: JsonObject, discriminator: JsonObject) -> JsonObject:
-        """Return a schema whose branches are told apart by a property, since they overlap in many documents without it."""
+        """Return a schema whose branches differ in the value of a property; in many documents they overlap without it."""
         name, mapping = discriminator.get("propertyName"), discriminator.get("mapping")
         composed = next((key for key in ("oneOf", "anyOf") if isinstance(converted.get(key), list)), None)
         if composed is None or not isinstance(name, str):

@@ -246,7 +246,7 @@ class ApiClient(Generic[RequestT]):
                 f"The request cannot be made ({type(error).__name__}); its URL has {length} characters."
             ) from None
         for name, value in built.headers.items():
-            # The library would say so as well, with the value in its error, which is logged.
+            # The library would reject it as well, but with the value in its error, which is logged.
             if fault := header_fault(value):
                 self._records.log("a request cannot be made: the value of its header %r %s", name, fault)
                 raise ToolError("The request cannot be made: one of its headers cannot be sent.")
