@@ -205,7 +205,7 @@ class Connection:
         self._withdrawn: dict[RequestId, PendingRequest] = {}
         self._lost = LostAnswers()
         self.dropped: list[Dropped] | None = [] if peer is Side.SERVER else None
-        """What was left out of results since this list was last emptied; a server rejects such answers."""
+        """The invalid items removed from results since this list was last emptied; a server rejects such answers instead."""
         self.notified = False
         """Whether a notification was sent to the peer since it last answered a request: some peers answer those too."""
 
@@ -306,7 +306,7 @@ class Connection:
         return self._pending[request_id].method
 
     def withdraw(self, request_id: RequestId, reason: str) -> Notification | None:
-        """Stop waiting for an answer; the notification tells the peer (None when it has answered, or must not be told).
+        """Stop waiting for an answer; return the notification for the peer, or None if it has answered or must get none.
 
         `initialize` is never cancelled (L-CAN-1b).
         """
@@ -432,7 +432,7 @@ class Connection:
         return BatchIn(tuple([checked_in_batch(message, ids) for message in messages]))
 
     def _reject_batch(self, batch: Batch) -> BatchIn | Rejected:
-        """Our requests that it would have answered fail with it; else they would wait for ever."""
+        """Fail our requests that the batch would have answered; otherwise they would never end."""
         ids = [as_integer(item.get("id")) for item in batch.items if isinstance(item, dict) and "method" not in item]
         lost = [id for id in ids if is_request_id(id) and id in self._pending]
         return BatchIn(tuple([Malformed(batch.error, id) for id in lost])) if lost else Rejected(batch.error)

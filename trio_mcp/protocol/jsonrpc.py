@@ -146,7 +146,7 @@ class Malformed:
         error: what to answer; its `request_id` is the id of the request, or None when there was none or none was valid.
         answers: the id under which the bytes tried to answer a request of ours. Fail that request with `error` and send
             nothing: the peer could take an error under this id for the answer to its own request. If `error` has a
-            `request_id` too, it cannot be told which of both they are: without such a request of ours, answer.
+            `request_id` too, they may be a request or an answer: without such a request of ours, answer.
         is_answer: they tried to answer a request of ours without a valid id.
         is_cut: they end before they say whether they are an answer: without such a request of ours, answer.
     """
@@ -240,8 +240,9 @@ def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | 
 def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = None) -> Malformed:
     """Return what to make of text that is no JSON, or that exceeds a limit.
 
-    It may have been the answer to a request of ours, which would wait for ever, or a request, whose sender would. So the id is
-    looked for in the text where JSON-RPC libraries write it: before the result or the method, or after it as the last member.
+    It may have been the answer to a request of ours, or a request of the peer's; the sender of either request would wait
+    indefinitely without an error. So this looks for the id where JSON-RPC libraries write it: before the result or the method,
+    or after it as the last member.
 
     Args:
         head: the text, or the first bytes of it.

@@ -377,7 +377,7 @@ def with_tasks(capabilities: C, methods: Iterable[str], *, listed: bool = True) 
         methods: the requests of the other side that may become tasks here, such as "tools/call"; a client with none of them
             declares only that it takes tasks as answers (the extension).
             The keys of `TASK_GATES`.
-        listed: callers can be told apart, so that each may list its own tasks (2025-11-25, L-TSK-8).
+        listed: the server identifies its callers, so that each may list its own tasks (2025-11-25, L-TSK-8).
     """
     requests: JsonObject = {}
     for method in methods:

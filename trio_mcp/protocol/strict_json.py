@@ -69,7 +69,7 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | 
             number, a lone surrogate: `LoneSurrogate`), -32600 if it exceeds a limit, which the message names.
     """
     values = (measured or measure(data, limits)).values
-    # Escapes are dear in a long text, which is searched for them twice more.
+    # Escapes are expensive in a long text, which is searched for them twice more.
     if len(data) <= SHORT or BACKSLASH not in data:
         quick = quick_loads if len(data) <= SHORT or values * _DENSE >= len(data) else sparse_loads
         if (value := quick(data, limits.max_number_chars)) is not UNPROVEN:
@@ -319,7 +319,7 @@ def may_overflow(data: bytes) -> bool:
 
 
 def _may_follow(digits: int, byte: bytes, data: bytes) -> bool:
-    """Return whether this byte stands behind so many digits, or is too frequent to look at each."""
+    """Return whether `byte` follows at least `digits` digits, or is too frequent to look at each occurrence."""
     *parts, rest = data.split(byte, _MAX_PARTS)
     return byte in rest or any(len(part) >= digits and part[-digits:].isdigit() for part in parts)
 

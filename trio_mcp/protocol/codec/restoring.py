@@ -1,4 +1,4 @@
-"""The terms of a request as another process of the server can still know them, and what it has to be told for that."""
+"""The terms of a request as another process of the server can restore them, and what is stored for that."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StoredTerms(NamedTuple):
         )
 
     def terms(self) -> RequestTerms:
-        """Return the terms again: log messages are wanted by nobody, and `_meta` is empty.
+        """Return the terms, with logging disabled and an empty `_meta`.
 
         Raises:
             RemoteProtocolError: the revision is not supported any more.

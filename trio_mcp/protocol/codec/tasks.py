@@ -1,7 +1,7 @@
 """Tasks as each revision writes them: one record, which its caller sees through the face of the caller's revision.
 
-Whoever keeps the record passes what is true of the task in any revision (`TaskState`). The status that a face shows, and whether
-questions and outcome stand in the task, are the revision's.
+The owner of the record passes what is true of the task in any revision (`TaskState`). The revision determines the status that a
+face shows, and whether the task contains its questions and outcome.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class TaskWriter(Writer):
 
 
 def _failure_text(outcome: TaskOutcome) -> str:
-    """Return why a task failed, in at most `MAX_REASON` characters; empty if its outcome does not say so in words."""
+    """Return why a task failed, in at most `MAX_REASON` characters; empty if its outcome has no text."""
     text = ""
     if isinstance(outcome, ErrorDetail):
         text = outcome.message

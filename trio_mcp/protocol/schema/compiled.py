@@ -181,7 +181,7 @@ def _meta_validator(kind: type[Validator]) -> Validator:
 
 def _is_panic(error: BaseException) -> bool:
     """Return whether Rust code has panicked, which the end of the stack makes `rpds` do."""
-    # Each library has a class of its own with this name, and none can be imported.
+    # Each Rust library has a separate class of this name, and none can be imported.
     return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
 
 

@@ -116,7 +116,7 @@ def _asked_for(params: Model) -> tuple[str, JsonObject]:
 
 
 class RequestDigest:
-    """The digest of a request. Only a call that asks its client needs it, and it is dear for large arguments.
+    """The digest of a request. Only a call that asks its client needs it, and it is expensive for large arguments.
 
     Args:
         request: the params, or their digest.

@@ -170,7 +170,7 @@ def _disambiguate(segments: Sequence[Segment], at: int) -> Segment:
             segment = segment._replace(excluded=segment.excluded | {other.lead})
         if not other.lead or other.lead not in segment.excluded:
             names = f"{segment.variables[-1].name!r} and {other.variables[0].name!r}"
-            raise ValueError(f"The variables {names} of a URI template cannot be told apart: put text between them.")
+            raise ValueError(f"The variables {names} of a URI template are ambiguous: put text between them.")
     return segment
 
 
