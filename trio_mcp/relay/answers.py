@@ -99,7 +99,7 @@ class Backfill:
 
 
 class Answers:
-    """Answers questions, so many at a time."""
+    """Answers questions, at most `backfill.max_answering` at a time."""
 
     def __init__(self, backfill: Backfill) -> None:
         self.backfill = backfill

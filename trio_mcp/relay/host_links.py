@@ -1,6 +1,6 @@
 """The connections of a mounted proxy to its server: one for each host, since each host has its own user and capabilities.
 
-a legacy session                             a connection of its own
+a legacy session                             a separate connection
 modern requests over one pipe or WebSocket   one for all of them
 modern requests over HTTP                    one for each principal; without principals, one for all hosts that declare the same
 """
@@ -261,7 +261,7 @@ class HostLinks:
     def _make_room(self, caller: Hashable | None) -> None:
         """Give up a connection that no call uses, if there are too many; raise `LimitExceeded` if there is none.
 
-        Of a caller that has its share it is one of its own.
+        If the caller has reached its share, only the caller's connections are considered.
         """
         # Counted now: there are few, and a new one costs a process or a handshake.
         quota = Quota(HOST_CONNECTIONS, self._limit)

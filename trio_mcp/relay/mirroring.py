@@ -262,7 +262,7 @@ class Following:
         self.has_failed = False
 
     async def run(self) -> None:
-        """Read the lists, follow their changes, and connect again when the connection has ended; for ever."""
+        """Read the lists, follow their changes, and reconnect when the connection has ended; runs until cancelled."""
         failures = 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_stale)

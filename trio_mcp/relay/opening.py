@@ -223,7 +223,7 @@ def reject_handshake(request: HostRequest, reply: Reply) -> None:
 
 
 def terms_problem(inbound: Inbound | None) -> RemoteProtocolError | None:
-    """Return why what a modern request says of itself is malformed: over HTTP that has a status of its own (M-META-1s).
+    """Return the error for a modern request with malformed `_meta`, which has a specific HTTP status (M-META-1s), or None.
 
     Args:
         inbound: a request that was classified before, as over HTTP; None for others, which the server rejects.

@@ -96,7 +96,7 @@ class RelayServer:
 
         Raises:
             ConfigurationError: the keys of the environment are wrong.
-            OSError: the server could not be started or reached; the host was told nothing.
+            OSError: the server could not be started or reached; nothing was sent to the host.
         """
         host = as_message_channel(channel)
         host.carry_bytes()

@@ -57,7 +57,7 @@ Send: TypeAlias = Callable[[str, RequestParams, OnProgress], Awaitable[Model]]
 
 
 class ServerClient:
-    """The client of the server for one host, or for several that cannot be told apart.
+    """The client of the server for one host, or for several hosts that are indistinguishable.
 
     Args:
         channel: opens the connection to the server.

@@ -117,7 +117,7 @@ class SessionMemory:
             yield "resources/subscribe", params
 
     def changes(self) -> Iterator[Notification]:
-        """Yield what to tell the host afterwards: all that it may have missed, as far as it was told that such news come."""
+        """Yield the notifications that the host may have missed, of the kinds that the server's capabilities announce."""
         capabilities = as_object(self.result.get("capabilities"))
         for kind, method in CHANGES.items():
             if as_object(capabilities.get(kind)).get("listChanged") is True:

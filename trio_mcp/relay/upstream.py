@@ -74,7 +74,7 @@ class Upstream:
     def send(
         self, request: Request, params: JsonObject, given: Mapping[str, str], *, stateless: bool, size: int = 0
     ) -> None:
-        """Queue a request as a message of its own.
+        """Queue a request as a separate message.
 
         Args:
             params: those of the request.
@@ -161,7 +161,7 @@ class Upstream:
                     self._headers[name] = headers
 
     async def write(self) -> None:
-        """Send what is queued, for ever; raises what the channel raises."""
+        """Send what is queued until the outbox is closed; raises what the channel raises."""
         while envelopes := await self._outbox.take():
             size = sum(envelope.size for envelope in envelopes)
             await self.channel.send_many(envelopes)
