@@ -1,7 +1,7 @@
 """Requests to an API: its official client, on an HTTP client that limits what the API may send.
 
-The official clients write the headers and find the URLs. What they would do besides is done here or not at all: they follow
-redirects, also with the key to another host; they repeat requests, each by a clock of its own; and they read answers of any size.
+The official clients write the headers and find the URLs. This module replaces or disables the rest: they follow redirects, even
+with the key to another host; they retry requests, each on its own schedule; and they read answers of any size.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ MakeClient: TypeAlias = Callable[[Endpoint, httpx2.AsyncClient], ModelClient]
 
 
 class TooLarge(httpx2.StreamError):
-    """A response has more bytes than its limit, or is compressed, so that its size cannot be told."""
+    """A response has more bytes than its limit, or is compressed, so that its size is unknown."""
 
 
 class LimitedBody(httpx2.AsyncByteStream):
@@ -253,9 +253,9 @@ async def _open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[b
 
 
 async def read_rest(pieces: AsyncIterator[bytes], seconds: float) -> None:
-    """Read what is left of a body, for so many seconds at most, and leave no generator open.
+    """Read the rest of a body for at most `seconds`, and leave no generator open.
 
-    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel.
+    httpx does not close the innermost of its generators when the outermost is closed. A cancel does reach it.
     """
     with trio.CancelScope(deadline=trio.current_time() + seconds) as scope:
         if not seconds:

@@ -201,7 +201,7 @@ class Actor:
         """The mailbox for the answers to its questions; made when it first asks, since most calls never do."""
         if self.opened_mailbox is None:
             self.opened_mailbox = Mailbox()
-            # A thread of a stuck or finished call may still ask. It must get an error, not wait for ever.
+            # A thread of a stuck or finished call may still ask. It must get an error instead of blocking forever.
             if self.state in FINISHED_STATES:
                 self.opened_mailbox.close(Disconnected(CALL_OVER_MESSAGE))
         return self.opened_mailbox

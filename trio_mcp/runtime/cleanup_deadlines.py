@@ -1,7 +1,7 @@
 """The times by which cancelled actors must have ended.
 
-A cancel is a request: a body may shield itself from it, or swallow it, for ever. So each actor that was cancelled, or has a
-deadline, has a *cleanup deadline*: the time of the cancel, or the deadline, and a grace period. When it passes, the actor is
+A cancel is a request: a body may shield itself from it, or swallow it, without limit. So each actor that was cancelled, or has a
+deadline, has a *cleanup deadline*: the time of the cancel, or the deadline, plus a grace period. When it passes, the actor is
 stuck. An actor without a deadline that is never cancelled has no entry here.
 
 One task waits for the earliest of all, and is started with the first. A timer for each actor would cost a task or a scope for
@@ -16,7 +16,7 @@ each call, and nearly every call ends long before.
 #   call                            heap                        _current         task sleeps until
 #   expect_end(a, 10), grace 5      (15, a)                     a: 15            15
 #   cancelled(a) at 2               (7, a) (15, a)              a: 7             7
-#   drop(a): it ended at 3          (none: both were stale)     -                for ever
+#   drop(a): it ended at 3          (none: both were stale)     -                infinity
 #
 # Entries hold names and not actors, so that an actor that has ended is not kept alive by an entry that is still in the heap.
 

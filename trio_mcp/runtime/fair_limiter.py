@@ -1,7 +1,7 @@
 """A limited number of places for which callers wait: who waits longest is next, unless it has its share.
 
-The rule is that of `Quota`. A caller over its share waits until one of its own places is free, or less than half of them are in
-use. Others overtake it meanwhile, and it keeps its turn.
+The rule is that of `Quota`. A caller over its share waits until it frees a place, or less than half of the places are in use.
+Others overtake it meanwhile, and it keeps its turn.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FairLimiter:
     Args:
         what: is limited.
         limit: how many there are.
-        queue: counts those that wait, except ahead of others; None for no count. Whoever waits checks it.
+        queue: counts the waiters, except those ahead of others; None for no count. A caller checks it before it waits.
 
     Attributes:
         held: the places in use.
@@ -49,7 +49,7 @@ class FairLimiter:
         self._numbers = itertools.count()
 
     def has_room(self, caller: Hashable | None) -> bool:
-        """Return whether a caller would get a place at once. Then none of its own waits."""
+        """Return whether a caller would get a place at once. If so, none of the caller's requests is waiting."""
         return self.held.in_use < self.held.limit and not self.held.is_over_share(caller, 1)
 
     async def acquire(self, caller: Hashable | None, *, ahead: bool = False) -> None:

@@ -57,7 +57,7 @@ class LoopTurn:
 
 
 def is_dear(value: object, limit: int = DEAR_VALUES) -> bool:
-    """Return whether JSON, with models in it, has so many values that to read it takes milliseconds. That is found out fast."""
+    """Return whether reading JSON, with models in it, takes milliseconds: it has more than `limit` values. The check is fast."""
     left = [value]
     for _ in range(limit):
         if not left:

@@ -91,7 +91,7 @@ def _trim() -> Callable[[int], int] | None:
     try:
         trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
     except (OSError, TypeError):
-        # No C library of its own kind is there to be asked, as on Windows.
+        # `CDLL(None)` has no C library here, as on Windows.
         return None
     return trim
 
@@ -220,7 +220,7 @@ class MemoryBudget:
             raise LimitExceeded(f"{refusal}; try again later (ServiceOptions.memory)")
 
     def check_total(self, size: int) -> None:
-        """Raise `LimitExceeded` if all of it would be drawn with these bytes, whoever holds how much of it."""
+        """Raise `LimitExceeded` if these bytes would exceed the whole budget; shares of callers do not matter."""
         if self.drawn + size > self.total:
             self._refused += 1
             raise LimitExceeded(f"{self._used_up()}; try again later (ServiceOptions.memory)")
