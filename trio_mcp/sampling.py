@@ -1,4 +1,4 @@
-"""The interface of a provider: what answers `sampling/createMessage` with a model of its own choice."""
+"""The interface of a provider, which chooses a model and answers `sampling/createMessage` with it."""
 
 from __future__ import annotations
 
