@@ -62,7 +62,7 @@ class PeerList(Protocol):
         ...
 
     def offer_again(self) -> None:
-        """Add what was left out before, if that is possible now: an item of the program was removed."""
+        """Add the items that were skipped before, if that is possible now that an item of the program was removed."""
         ...
 
 

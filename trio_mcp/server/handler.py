@@ -90,8 +90,8 @@ class Handler:
                 return convert(value)
             except DearCheck as check:
                 # Its traceback holds this frame, which holds it.
-                dear: DearCheck[M] = check.with_traceback(None)
-            return await dear.decide(self.threads, call.actor.caller)
+                deferred: DearCheck[M] = check.with_traceback(None)
+            return await deferred.decide(self.threads, call.actor.caller)
         except ExceptionGroup as group:
             failure: Exception = exception_to_report(group)
         # Raised after the block, so that the group is not its context: a log would show the group first.

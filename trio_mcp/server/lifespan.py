@@ -80,8 +80,8 @@ async def open_lifespan(
         with scope:
             try:
                 async with lifespan() as value:
-                    # A cancel that its start did not notice, in a thread say. Shielded, it would wait here for ever: no
-                    # task learns that it has started, so none ends it.
+                    # A cancel that its start did not notice, for example in a thread. With the shield, this task would never
+                    # end, because no other task would learn that it has started.
                     await trio.lowlevel.checkpoint_if_cancelled()
                     scope.shield = True
                     task_status.started(value)

@@ -1,7 +1,7 @@
 """One server in another: how its items are called there, and how their calls run with what belongs to their own server."""
 
 # A call of a mounted item runs the layers of each server on the way to it, and each of these sees the call with the name and the
-# services of its own server. A tool "find" of the server `notes`, which is mounted as "n" in `desk`, which is mounted as "d" in
+# services of that server. A tool "find" of the server `notes`, which is mounted as "n" in `desk`, which is mounted as "d" in
 # `all`, is called as "d_n_find":
 #
 #   what runs                 sees the name     and the services of
@@ -46,7 +46,7 @@ PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 LAYERS_OF_SERVER: Final = 1000
-"""Numbers of layers for the middleware of each server, so that runs of the body by two of them are told apart."""
+"""Numbers of layers for the middleware of each server, so that runs of the body by two of them have different numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""What a handler requests of its own server, in a branch of its call and for the same caller: resources, prompts and tools."""
+"""Requests of a handler to the server that it belongs to, for resources, prompts and tools, in a branch of its call."""
 
 from __future__ import annotations
 

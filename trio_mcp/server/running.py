@@ -146,7 +146,7 @@ def tree_on_signal(service: Service) -> Generator[None]:
 
 
 async def log_trees(received: AsyncIterator[int]) -> None:
-    """Log the trees of the services of this process at each signal, for ever."""
+    """Log the trees of the services of this process at each signal, until cancelled."""
     async for _ in received:
         for service in tuple(_shown):
             tree = service.tree()

@@ -255,8 +255,8 @@ def matching_template(
     None if there is none. Each step counts in the turn of the event loop.
 
     Raises:
-        RemoteProtocolError: -32602, the URI has the form of so many templates, and a value that none of them takes, that to go on
-            would cost more than `MAX_MATCH_STEPS`.
+        RemoteProtocolError: -32602, the URI has the form of many templates, none of which accepts its values, and comparing it
+            with further ones would take more than `MAX_MATCH_STEPS`.
     """
     encoded = ascii_uri(uri)
     found = None if encoded is None else first_match(templates, encoded, turn)

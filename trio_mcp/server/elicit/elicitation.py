@@ -30,7 +30,7 @@ OnDecline: TypeAlias = Literal["retry", "error", "return"]
 ON_DECLINE: tuple[OnDecline, ...] = ("retry", "error", "return")
 DECLINED, DISMISSED = Declined(), Dismissed()
 MAX_ATTEMPTS: Final = 100
-"""How often one call of `ctx.elicit` may ask: a form that no answer fits must not keep a user busy for ever."""
+"""How often one call of `ctx.elicit` may ask: a form that no answer fits must not ask a user endlessly."""
 
 
 class Elicitation:

@@ -34,7 +34,7 @@ class Requirement(Protocol[T_co]):
     """What an answer has to be."""
 
     def asked(self, params: CreateMessageRequestParams, call: Call) -> CreateMessageRequestParams:
-        """Return the params of a request to the model of this call, which say so."""
+        """Return the params of a request to the model of this call, with this requirement in them."""
         ...
 
     def read(self, answer: CreateMessageResult) -> T_co:

@@ -1,6 +1,6 @@
 """Running a tool loop as a part of a call: its questions, its calls as branches, and what is recorded of them for a replay.
 
-A loop has a lane of its own, so that nothing in it has a key that something else in the call could have:
+A loop has a separate lane, so that its keys differ from all others in the call:
 
     the lane of the body          ""
     the loop                      "/1"           asks "sample/1-1", "sample/1-2", ...
@@ -8,7 +8,7 @@ A loop has a lane of its own, so that nothing in it has a key that something els
 
 The result of each call is recorded as a step of that lane, "round 2 call 1". A replay finds the results, and runs only the calls
 that had not ended. A digest of the calls is recorded too, "round 2 calls": if the replay asks something else, say because its
-author's text has changed, the model answers anew, and its other calls must not get the old results. If a tool ended the loop, the
+author's text has changed, the model answers again, and its new calls must not get the old results. If a tool ended the loop, the
 whole round is one step, "round 2": a replay must not run the calls again that were cancelled then.
 """
 

@@ -92,7 +92,7 @@ class ToolLooper(Sampler):
         choice: types.ToolChoice | None,
         options: sampling.SampleOptions,
     ) -> sampling.ToolLoopResult:
-        """Run the loop in a lane of its own, and add its messages to the conversation."""
+        """Run the loop in a separate lane, and add its messages to the conversation."""
         asked = () if parts is None else (await sampling.prompts.prompt_message(parts),)
         given = options.get("messages")
         messages = (*self._messages, *asked) if given is None else tuple(given)

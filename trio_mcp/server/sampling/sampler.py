@@ -26,7 +26,7 @@ RETRIES: Final = 2
 """How often a model is asked again, unless the author says otherwise."""
 
 MAX_RETRIES: Final = 99
-"""More are a mistake: each costs tokens, and a requirement that no answer meets must not keep a model busy for ever."""
+"""More are a mistake: each costs tokens, and a requirement that no answer meets must not be retried endlessly."""
 
 
 T = TypeVar("T")
@@ -310,10 +310,10 @@ async def share_loop(value: object) -> None:
 
 
 async def read_answer(required: sampling.attempts.Requirement[T], answer: types.CreateMessageResult) -> T:
-    """Return the value of an answer, with the check of it in a thread if it is dear. Raises `ValueError` for an invalid one."""
+    """Return the value of an answer; an expensive check runs in a thread. Raises `ValueError` for an invalid answer."""
     try:
         return required.read(answer)
     except DearCheck as check:
         # Its traceback holds this frame, which holds it.
-        dear = cast("DearCheck[T]", check.with_traceback(None))
-    return await dear.make()
+        deferred = cast("DearCheck[T]", check.with_traceback(None))
+    return await deferred.make()

@@ -37,7 +37,7 @@ class FunctionTool(NamedTuple):
     arguments: Arguments
 
 
-# Weak, because a tool may be a function that a call has made. A bound method is made anew each time, and never found here.
+# Weak, because a tool may be a function that a call has made. Each access creates a new bound method, which is never found here.
 _KNOWN: WeakKeyDictionary[Callable[..., object], FunctionTool] = WeakKeyDictionary()
 
 

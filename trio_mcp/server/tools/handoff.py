@@ -307,7 +307,7 @@ def misplaced_context(function: Callable[..., object], arguments: tuple[str, ...
 
 
 def takes(function: Callable[..., object], *arguments: str) -> bool:
-    """Return whether a function can be called with so many positional arguments."""
+    """Return whether a function can be called with `arguments` as its positional arguments."""
     try:
         signature_of(function).bind(*arguments)
     except (TypeError, ValueError):  # not callable with them, not callable at all, or without a signature

@@ -176,7 +176,7 @@ class Audio(_Shown):
 
 
 class File(Media):
-    """A file in a result, as an embedded resource: text if its type says so and it is UTF-8, otherwise a blob.
+    """A file in a result, as an embedded resource: text if it has a text type and is UTF-8, otherwise a blob.
 
     Args:
         path: of a file, which is read after the function has returned.

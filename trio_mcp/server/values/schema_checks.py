@@ -1,8 +1,8 @@
-"""Checks by an author's JSON Schema of values that a peer chose, beside the event loop if they are dear.
+"""Validation of a peer's values against an author's JSON Schema, in a thread if it is expensive.
 
 A hostile value can cost a second. Nearly every check takes less than a millisecond, and is made where the value is needed. One
-that would take more than some ten milliseconds is given up there and made again in a thread, which pauses each millisecond, so
-that other tasks go on.
+that would take more than about ten milliseconds is abandoned there and repeated in a thread, which pauses every millisecond so
+that other tasks run.
 """
 
 from __future__ import annotations
