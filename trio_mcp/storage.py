@@ -72,7 +72,7 @@ class EventStore(Protocol):
 
 
 class StoreError(Exception):
-    """A store did not do what it was asked to do."""
+    """A store failed to perform an operation."""
 
 
 class StoreConflict(StoreError):
@@ -110,7 +110,7 @@ class Record(NamedTuple):
         kind: what it is ("task", "session", "call", ...), so that an adapter may map it to tables.
         key: names it among its kind. Records of a kind are listed in the order of their keys.
         value: bytes that only this package reads.
-        owner: whose it is, for `Store.list`; empty for nobody's. A sealed store keeps a digest of it.
+        owner: whose it is, for `Store.list`; empty if it has none. A sealed store keeps a digest of it.
         expires_at: Unix seconds; afterwards no method returns it, and the store drops it at its leisure.
         version: as read, 1 or more. In a `Put`, the version that it replaces; 0 if there must be none.
     """

@@ -11,7 +11,7 @@ from .messages import InputResponses, NotificationParams, PaginatedResult, Reque
 from .rounds import InputRequests
 
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
-"""The first two may change into any other; a task stays in one of the last three for ever."""
+"""The first two may change into any other; the last three are final."""
 
 
 class Task(NullableModel):
