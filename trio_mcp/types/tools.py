@@ -76,7 +76,7 @@ class CallToolResult(Result):
         """The value that the tool returned: the structured content, or without it the text; None if there is neither.
 
         Structured content has to be an object in the legacy era, so that a tool that returns 5 sends `{"result": 5}`; its `data`
-        is 5. An object with the one member `result` that the tool returned itself stays as it is: its text is then the whole object.
+        is 5. An object with the one member `result` that the tool returned itself stays as it is: its text is this whole object.
 
         Raises:
             ToolFailed: the result is an error; see `check`.
