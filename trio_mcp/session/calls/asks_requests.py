@@ -112,7 +112,7 @@ class CallByRequests(Call[PendingAsks]):
                 raise Disconnected(CALL_OVER_MESSAGE)
             await target.send(request)
         except BaseException:
-            # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
+            # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not get a cancellation for it.
             self._origin.settle_unsent(request.id)
             slot.give_up()
             raise
@@ -192,7 +192,7 @@ class CallByRequests(Call[PendingAsks]):
         if earlier.fingerprint == asked.fingerprint:
             slot = self.actor.mailbox.open(str(earlier.id), Model, partial(self._on_settled, earlier.id))
             return self._awaited(question, asked, slot)
-        # The user must not answer a question that nobody asks any more.
+        # The user must not answer a question that the call no longer asks.
         self._on_settled(earlier.id)
         memory.note_other_question(asked.key)
         return None

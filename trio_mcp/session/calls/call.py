@@ -282,7 +282,7 @@ class Call(ABC, Generic[OriginT_co]):
         await target.send(message)
 
     def post(self, message: Notification | Request) -> None:
-        """Queue a notification, or a request that nobody waits for, without waiting; also during a clean-up."""
+        """Queue a notification, or a request whose answer is not needed, without waiting; also during a clean-up."""
         if self.target is not None:
             self.target.post(message)
 

@@ -27,7 +27,7 @@ from .facts import Question, RequestFacts
 T = TypeVar("T", bound=Model)
 
 MAX_UNWANTED: Final = 100
-"""Requests of one connection for tasks that nobody wants any more, and whose ids the client still has to say."""
+"""Requests of one connection for tasks that are no longer needed, and whose ids the client has not sent yet."""
 
 NO_LONGER_NEEDED: Final = "the call no longer needs the answer"
 
@@ -68,7 +68,7 @@ class ClientTasks:
             self._creating.add(request_id)
 
     def answered(self, request_id: RequestId, result: Model | Exception) -> Sequence[Notification | Request]:
-        """Return what is to be sent when an answer has come: a task that nobody wants any more is cancelled."""
+        """Return the messages to send after an answer has come: they cancel a task that is no longer needed."""
         self._creating.discard(request_id)
         self._results.pop(request_id, None)
         if request_id not in self._unwanted:
@@ -94,7 +94,7 @@ class ClientTasks:
         if not declares(self._connection.terms.client_capabilities, "tasks.cancel"):
             return ()
         request = self._connection.new_request("tasks/cancel", TaskRequestParams(task_id=task_id))
-        # Whatever the client answers, nobody waits for it.
+        # The client's answer is not needed.
         self._connection.withdraw(request.id, NO_LONGER_NEEDED)
         return (request,)
 

@@ -46,7 +46,7 @@ class CallDirectory(Generic[C, E]):
     """Calls by name. Names have 128 random bits from the system's generator. Close it when no call runs any more.
 
     Args:
-        grace: seconds for which what is left of a call is kept.
+        grace: seconds for which the outcomes of a finished call are kept.
         memory: the budget that it is kept in; where that has no room for a caller its oldest are evicted.
 
     Callers share the limits of what is kept; see `OldestFirst`.
@@ -87,7 +87,7 @@ class CallDirectory(Generic[C, E]):
 
     def finish(self, name: str, ended: E, size: int, caller: Hashable | None = None) -> None:
         """The call is over; `ended`, with `size` bytes of outcomes, stays for the grace period."""
-        # The service was cancelled, and has closed the directory before its calls have unwound: nobody asks for them any more.
+        # The service was cancelled, and closed the directory before its calls had unwound: no request can ask for them.
         if self._unfinished.pop(name, None) is None:
             return
         size += OUTCOME_SIZE
@@ -97,7 +97,7 @@ class CallDirectory(Generic[C, E]):
         self._evicting.unpark()
 
     def find(self, name: str) -> C | E | None:
-        """Return the call of that name, or what is left of one that has lately ended."""
+        """Return the call of that name, or the outcomes of one that ended within the grace period."""
         call = self._unfinished.get(name)
         if call is not None:
             return call
@@ -105,7 +105,7 @@ class CallDirectory(Generic[C, E]):
         return None if finished is None or finished.until <= trio.current_time() else finished.ended
 
     async def evict_in_time(self) -> None:
-        """Drop what is left of each call when its grace period is over, for ever; run it as a task."""
+        """Drop the outcomes of each call when its grace period is over, until cancelled; run it as a task."""
         while True:
             if not self._finished:
                 await self._evicting.park()

@@ -42,7 +42,7 @@ class SessionFacts:
     """A legacy session, as far as what outlives a request needs it. When it has ended, it has only its name.
 
     Attributes:
-        owner: names the session; nobody else knows it.
+        owner: names the session; other clients do not know it.
         notify: sends a notification that belongs to no request.
         notify_task: the same for the news that a task has changed.
         ask: starts a call whose questions belong to no request of the client, and returns what cancels it; None if the client
@@ -78,7 +78,7 @@ class RequestFacts(NamedTuple):
     """The description of a request for its handler.
 
     Attributes:
-        turn: what is dear to find out about the request is added to it.
+        turn: the cost of expensive lookups for the request is added to it.
         size: its length in bytes as received.
         known_caller: the principal with its scopes and claims; None if it has none, or without a principal. Read `caller`.
         own_headers: the headers came with this request, and not with its connection.
@@ -98,7 +98,7 @@ class RequestFacts(NamedTuple):
 
     @property
     def caller(self) -> Caller | None:
-        """Who sent the request; None where the server authenticates nobody."""
+        """Who sent the request; None on a server without authentication."""
         return caller_of(self.principal, self.known_caller)
 
     @property

@@ -71,7 +71,7 @@ EXPECTED_ERRORS = (
 """Errors whose text, or `public_text`, is meant for the caller."""
 
 MAX_TOLD = 10_000
-"""Characters of an unexpected error's text that a caller is told."""
+"""Characters of an unexpected error's text that a caller receives."""
 
 
 def store_failure(records: RepeatedRecords, error: StoreError, advice: str = "Try again later.") -> LimitExceeded:
@@ -174,7 +174,7 @@ def describe_error(failures: FailureLog, facts: RequestFacts, error: BaseExcepti
         case LimitExceeded():
             return ErrorDetail(SERVER_BUSY, str(error))
         case ProviderError():
-            # What the API says may hold what it was asked, and is for the log only.
+            # The API's message may quote its request, and is for the log only.
             failures.log(logger, facts.method, f"{log_name(facts, target)} has no answer of its model", error)
             return ErrorDetail(INTERNAL_ERROR, error.public_text)
         case _:

@@ -45,7 +45,7 @@ class PreviousRun:
         requests: what it asked and has no answer yet, by the keys of the questions.
         begun: the steps that were running, as they are named in the journal.
         logged: how many entries its log has.
-        progress: the last value that its client was told; None if it was told none.
+        progress: the last value that was reported to its client; None if there was none.
         is_readable: its log could be read; if not, nothing of the others is known.
     """
 

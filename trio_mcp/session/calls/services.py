@@ -59,7 +59,7 @@ class Usage:
         self._unused = trio.lowlevel.ParkingLot()
 
     def counted(self, work: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
-        """Count `work` from now until it ends, and return it in a form that says so. It must be run."""
+        """Count `work` from now on, and return a function that runs it and ends the count. It must be run."""
         self.count += 1
 
         async def run(*args: object) -> T:
