@@ -1,10 +1,10 @@
 """Creating a task: its record is stored, then its work begins and the request is answered."""
 
 # A task whose record may be written late, after its request was answered with an error or withdrawn, is taken back. With an
-# idempotency key the record of the key is the fence (`idempotency.py`): the two are written in one step. Any other task leaves a
-# record that says so under its own key for a minute, in its place or before it comes (`settling.py`). It is written again until
-# that is known, or the process ends: then a record of it that was there is a task that the next process goes on with, as after a
-# crash while the request waits for its answer.
+# idempotency key the record of the key is the fence (`idempotency.py`): the two are written in one step. For any other task, a
+# record that marks it as taken back is stored under the task's key for a minute, whether the late write comes before or after it
+# (`settling.py`). It is written again until the store confirms it, or the process ends: then the next process continues a task
+# whose record was stored, as after a crash while the request waits for its answer.
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class NewTask:
         is_wanted: whether its caller still waits for the answer when it is stored.
 
     Attributes:
-        scope: cancelled if nobody wants it any more, before it is stored.
+        scope: cancelled if the task is no longer wanted before it is stored.
     """
 
     _tasks: TaskTable
@@ -131,7 +131,7 @@ class NewTask:
         return None
 
     async def _take_back(self) -> None:
-        """Remove the record, and go on with that in a task of its own if it takes longer than `TAKE_BACK_SECONDS`."""
+        """Remove the record; if that takes longer than `TAKE_BACK_SECONDS`, continue in a separate Trio task."""
         task = self.task
         if task.work is not None:
             task.work.actor.cancel(CancelReason.EXPIRED)
@@ -230,7 +230,7 @@ class Creating:
         target.finish(None)
 
     def disconnect(self, target: ReplyTarget) -> None:  # noqa: ARG002
-        # Nobody has the id: the work would be for nobody.
+        # No client has the id, so none could fetch the result.
         self._new.scope.cancel()
 
     async def run(self) -> None:
@@ -240,8 +240,8 @@ class Creating:
             answer = await new.create()
         except (StoreError, LimitExceeded, LocalProtocolError) as error:
             services = self._tasks.services
-            told = store_failure(services.records, error) if isinstance(error, StoreError) else error
-            detail = error_detail(services.failures, new.facts, told, new.plan.target)
+            visible = store_failure(services.records, error) if isinstance(error, StoreError) else error
+            detail = error_detail(services.failures, new.facts, visible, new.plan.target)
             self._tasks.forget(new.task)
             self._on_answer(detail)
             if not target.finished:

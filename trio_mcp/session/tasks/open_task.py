@@ -71,10 +71,10 @@ class OpenTask:
 
     Attributes:
         record: its newest state, which may not be committed yet.
-        home: is told what changes.
+        home: is notified of changes.
         session: the legacy session that created it, if one did.
         caller: who created it, for the limits that callers share; see `Account`.
-        shown: the state that was committed last; nobody is shown another (commit, then wake).
+        shown: the state that was committed last, the only one that clients see (commit, then wake).
         version: of the committed record in the store; 0 before it is there.
         questions: the open questions by key.
         work: the call; None before it has begun and after its end.

@@ -113,11 +113,9 @@ async def _ask(
 
 # The questions of tasks whose results no request waits for (2025-11-25): they go out on their session's own channel.
 #
-# A client that sees `input_required` should ask for the result, on whose stream the questions come. Some hosts poll the state
-# and
-# nothing else; the specification lets them expect messages of a task on any stream, so a task asks there when nobody has come
-# to
-# fetch its questions for the time of two polls. It does so once for each question.
+# A client that sees `input_required` should ask for the result, on whose stream the questions come. Some hosts only poll the
+# state; the specification lets them expect messages of a task on any stream. So a task asks on the session's channel if its
+# questions have not been fetched during the time of two polls. It does so once for each question.
 
 POLLS: Final = 2
 """A client that does what the specification says sees the question in its next poll, and fetches it before the one after."""
@@ -127,7 +125,7 @@ _NOTHING: Final = Encoded(b"{}")
 
 @dataclass(slots=True, eq=False)
 class Unattended:
-    """The tasks that have a question which nobody has fetched yet.
+    """The tasks that have a question which no client has fetched yet.
 
     Args:
         patience: seconds that they wait before they ask on their session's channel.
@@ -186,7 +184,7 @@ def _begin(task: OpenTask, waits: Quota) -> bool:
     try:
         asking.withdraw = session.ask(asking)
     except (LimitExceeded, LocalProtocolError):
-        # The server is full, or shutting down; whoever asks for the result still gets the question.
+        # The server is full, or shutting down; a request for the result still gets the question.
         asking.withdraw = None
     if asking.withdraw is None:
         waits.give_back(task.caller)
@@ -231,7 +229,7 @@ class OwnAsking:
 
 
 def leave_to(task: OpenTask, facts: RequestFacts) -> None:
-    """Let a call of `tasks/result` ask what is open, unless that may be on the screen of its own user already."""
+    """Let a call of `tasks/result` ask the open questions, unless its user may already see them."""
     asking = task.asker
     if not isinstance(asking, OwnAsking) or asking.withdraw is None:
         return

@@ -1,4 +1,4 @@
-"""The record of a task: what it was asked, how its work stands, and how it ended. A store keeps it as JSON.
+"""The record of a task: its request, the state of its work, and its outcome. A store keeps it as JSON.
 
 The record is neutral: it holds the outcome, and each era derives the status that it shows. A task that ended with a result with
 `isError` is failed in 2025-11-25 and completed in the extension, for example.
@@ -185,7 +185,7 @@ class TaskRecord(NamedTuple):
     """One task. Times are Unix seconds.
 
     Attributes:
-        owner: who may ask for it; see `owner_of`. Empty: whoever holds the id.
+        owner: who may ask for it; see `owner_of`. Empty: anyone who knows the id.
         tool: the name of the tool.
         ttl: seconds from its creation on for which it exists, working or ended.
         message: what `ctx.status` said last.

@@ -33,7 +33,7 @@ ANYBODY = ""
 def owner_of(facts: RequestFacts) -> str:
     """Return the owner of the tasks that a request creates.
 
-    It is the authenticated principal; without one the session, and for a request that belongs to no session whoever holds the id.
+    It is the authenticated principal, otherwise the session; without a session, anyone who knows the id owns the tasks.
     """
     if facts.principal is not None:
         return PRINCIPAL + facts.principal
@@ -84,7 +84,7 @@ class StoredTasks:
         return self._ids
 
     async def read(self, task_id: str) -> TaskRecord | None:
-        """Return the record of a task, whoever may see it; None if there is none that can be read.
+        """Return the record of a task, without checking its owner; None if there is none that can be read.
 
         Raises:
             LimitExceeded: the store fails.
@@ -128,7 +128,7 @@ class StoredTasks:
             RemoteProtocolError: -32602, the cursor is not one of this list.
             LimitExceeded: the store fails.
         """
-        # Nobody gains anything by a made-up one: it is a position among the caller's own tasks.
+        # A forged cursor is harmless: it is a position among the caller's own tasks.
         if cursor is not None and not is_storage_key(cursor):
             raise RemoteProtocolError("this cursor was not issued for tasks/list: ask without one", code=INVALID_PARAMS)
         try:
