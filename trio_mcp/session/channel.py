@@ -105,7 +105,7 @@ async def read_all(
 ) -> None:
     """Pass every message to `take` until the channel ends; wait after a message while `outbox`, where its answers go, is full.
 
-    Other tasks have a turn before and after a large message is passed on, after many small ones, and after some that are dear.
+    Other tasks have a turn before and after a large message is passed on, after many small ones, and after expensive ones.
 
     Args:
         take: processes a message. Of a batch that it returns, what was not read yet is read before the next message.

@@ -107,7 +107,7 @@ class ClientSession:
         on_stream_lost: called with the reason when what belongs to no request no longer arrives in this session.
         max_handlers: requests of the server that are served concurrently.
         on_lost: called with the reason when the connection was lost, or the session, before `on_session_lost`.
-        dropped: remembers what is left out of the server's results; by default a new one.
+        dropped: remembers the invalid items that are removed from the server's results; by default a new one.
 
     Attributes:
         terms: the terms of every message; the client sets them once it knows the revision.

@@ -41,7 +41,7 @@ def by_key(items: Iterable[M], key_of: Callable[[M], str], left_out: dict[str, s
 
 
 class LeftOut:
-    """Logs what is left out of the lists of one server: each item once, until it is offered or the reason is another.
+    """Logs the items that are left out of the lists of one server, each once until it is offered or the reason changes.
 
     Attributes:
         whose: the server, in the log.
@@ -56,7 +56,7 @@ class LeftOut:
         """By the kind of the items: the reasons of those that were named, and how many there were."""
 
     def note(self, kind: str, reasons: Mapping[str, str]) -> None:
-        """Log what is left out of a list now, and was not when this was called before.
+        """Log the items that are left out of a list now, and were not at the previous call.
 
         Args:
             kind: what an item is called.
@@ -91,7 +91,7 @@ class DroppedMembers:
         self.members: dict[Dropped, None] = {}
 
     def add(self, dropped: Iterable[Dropped]) -> None:
-        """Remember and log what was left out now."""
+        """Remember and log items that were dropped just now."""
         new = [each for each in dropped if each not in self.members][: MAX_DROPPED - len(self.members)]
         self.members.update(dict.fromkeys(new))
         if new:

@@ -2,7 +2,7 @@
 
 The first request of a call has no `requestState` that would tell a repeat from a new call. With a key a repeat joins the call
 that runs, or gets its outcome, also an interim one: a round, whose state leads on. A key belongs to the authenticated principal;
-without authentication to whoever knows it. Requests without a key cost one search in the bytes of their `_meta`.
+without authentication, any caller that knows it may use it. Requests without a key cost one search in the bytes of their `_meta`.
 
 `keyed_calls.py` has what this process knows under each key, `recovery/key_store.py` the keys in a durable store.
 """

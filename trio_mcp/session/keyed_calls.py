@@ -284,7 +284,7 @@ class KeyTable:
         self._account = memory.open_table()
 
     def find(self, key: CallKey) -> KeyedCall | None:
-        """Return the call under a key, or what is left of it while its outcome is kept.
+        """Return the call under a key, while it runs or its outcome is kept; otherwise None.
 
         Raises:
             RemoteProtocolError: -32602, another request has used the key.

@@ -79,7 +79,7 @@ def tree_of(service: Service, limit: int, max_branches: int) -> ServiceTree:
 
 
 def equal_shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Return how much each gets of `total`: what it wants, or an equal part of what is left if that is less."""
+    """Return how much each gets of `total`: what it wants, or an equal part of the remainder if that is less."""
     shares = [0] * len(wanted)
     for position, number in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
         shares[number] = min(wanted[number], total // (len(wanted) - position))

@@ -1,6 +1,6 @@
 """The questions of a 2025-11-25 server that run as tasks at its client: it is answered at once, and asks for the result later.
 
-The tasks are one session's, so that nobody else may ask for them (L-TSK-9); its end cancels them.
+The tasks belong to one session, so that no other may ask for them (L-TSK-9); its end cancels them.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class ReceivedTasks:
                 return self._create(request, nursery)
 
     def cancel_all(self) -> None:
-        """Cancel and forget every task: its session has ended, and nobody can ask for it any more."""
+        """Cancel and forget every task: the session has ended, so that no request can ask for them."""
         for task in self._tasks.values():
             task.life.cancel()
         self._tasks.clear()

@@ -212,7 +212,7 @@ class ServerSession:
     ) -> None:
         """Serve a request that came before the server was restarted, and whose reply is still owed.
 
-        The call runs again if its tool may be replayed, and with what it had recorded; else its reply is an error that says so.
+        The call runs again, with the steps that it had recorded, if its tool may be replayed; otherwise the reply is an error.
 
         Args:
             request: as it came, with decoded params.
@@ -342,10 +342,10 @@ class ServerSession:
                 # It has run before, and goes on when there is room: the error for a call that is not run would be wrong.
                 raise
             failures = self.service.calls.failures
-            told = told_error(failures, facts, error, "") if self.service.options.tell_errors else error
-            target.finish(error_detail(failures, facts, told))
+            visible = told_error(failures, facts, error, "") if self.service.options.tell_errors else error
+            target.finish(error_detail(failures, facts, visible))
             # Its traceback holds this frame.
-            del told
+            del visible
         else:
             if answer is not None:
                 target.finish(answer)

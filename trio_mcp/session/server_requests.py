@@ -152,7 +152,7 @@ class ServerRequests:
         self.reply(None if scope.cancel_called else answer, batch)
 
     async def _answer(self, request: RequestIn, nursery: trio.Nursery) -> Response | ErrorResponse:
-        # A request that was withdrawn creates no task, whose id nobody would learn.
+        # A request that was withdrawn creates no task: its sender would never learn the id.
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._tasks.takes(request) and (request.method.startswith("tasks/") or request.method in self._handlers):
             answer = await self._tasks.answer(request, nursery)

@@ -135,7 +135,7 @@ class SessionState:
         self.post(Notification(method, self._connection.terms.codec.encode_notification(method, params)))
 
     def post(self, message: Notification | Request) -> None:
-        """Send a message that belongs to no request, and whose answer nobody waits for; it is dropped as by `notify`."""
+        """Send a message that belongs to no request and whose answer is not needed; it is dropped as by `notify`."""
         outbox = self._outbox
         if outbox is None or outbox.is_full:
             logger.debug("%s was dropped: the client does not read", message.method)
@@ -152,7 +152,7 @@ class SessionState:
         return self._outbox is not None
 
     def _ask(self, asking: Asking) -> Callable[[], None] | None:
-        """Start a call that asks on the session's own channel; return what cancels it, None if nobody would read it now."""
+        """Start a call that asks on the session's own channel; return what cancels it, None if the client does not read now."""
         outbox = self._outbox
         if outbox is None or outbox.is_full:
             return None

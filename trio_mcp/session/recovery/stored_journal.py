@@ -30,16 +30,16 @@ from ...types import JsonValue
 #     answer elicit-1        committed, then the client's 202
 #     intent :ship           committed, then the step runs
 #
-# Every write names what this process owns (`Holding`), so that it is a conflict once another process has taken the call over: as
-# it took this one for dead, or as the client has gone there. The step whose intent that was does not run, and nothing of this run
-# gets into the log of the other one. The call ends here.
+# Every write names what this process owns (`Holding`), so that it is a conflict once another process has taken the call over,
+# because it assumed that this one was dead, or because the client went there. The step whose intent that was does not run, and
+# nothing of this run gets into the log of the other one. The call ends here.
 #
-# The record of a call is written together with the first entries of its log, whoever writes these. If it is not known whether the
-# record was made, the next commit makes it: a conflict then says that it is there. So no step runs here that the record, when it
-# is found by another process, does not know of.
+# The record of a call is written together with the first entries of its log, by the first code that writes any. If it is unknown
+# whether the record was made, the next commit makes it: a conflict then shows that it exists. So every step that runs here is in
+# the log when another process finds the record.
 #
-# A replay has the result of `charge` and the answer. `ship` may have run or not, so the call ends with an error that says so, or
-# runs it again if its tool may do twice what it does. A step that raised (`failed`), or was given up by its body, was not done.
+# A replay has the result of `charge` and the answer. `ship` may have run or not. So the call ends with an error for this case, or
+# runs it again if its tool may run twice. A step that raised (`failed`), or that its body cancelled, was not done.
 
 
 LOG_KIND: Final = "call"
