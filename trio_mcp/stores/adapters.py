@@ -58,7 +58,7 @@ class StreamShares:
             own[key] = self._streams[key] = None
 
     def count(self, caller: str, events: int, size: int) -> None:
-        """Count so many events and bytes more of a caller, or less."""
+        """Add to the counts of a caller's events and bytes; negative numbers subtract."""
         counts, sizes = self._limits
         counts.add(caller, events)
         sizes.add(caller, size)

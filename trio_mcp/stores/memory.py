@@ -71,7 +71,7 @@ class SessionLog(Usage):
 class MemoryEventStore:
     """Stores the newest events; above a limit, the least recently written stream is evicted.
 
-    Callers share the limits of everything: over half of them, one that has more than a quarter loses streams of its own. A single
+    Callers share the total limits: over half of a limit, streams are evicted from callers that have more than a quarter. A single
     stream above its limit loses its oldest events. An event that is larger than a limit is not stored at all.
 
     Args:

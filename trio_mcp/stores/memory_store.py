@@ -59,7 +59,7 @@ class Log:
         return self.first + len(self.entries) - 1
 
     def write(self, first: int, entries: Sequence[bytes]) -> None:
-        """Set the entries from this number on; after a gap those before it go, so that nobody misses one in between."""
+        """Set the entries from this number on. After a gap, those before it are deleted, so that a log never has gaps."""
         if first < self.first or first > self.newest + 1:
             self._drop(0, len(self.entries))
             self.first = first
@@ -69,7 +69,7 @@ class Log:
         self.size += sum(map(len, entries)) + ENTRY_SIZE * len(entries)
 
     def shorten(self, keep: int) -> None:
-        """Keep so many of the newest entries."""
+        """Keep only the newest `keep` entries."""
         excess = len(self.entries) - keep
         if excess > 0:
             self._drop(0, excess)
@@ -101,7 +101,7 @@ class MemoryStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._account = (process_budget() if memory is None else memory).open()
-        # One that nobody closes gives its memory back when it goes.
+        # A store that was not closed gives its memory back when it is collected.
         weakref.finalize(self, self._account.close)
         self._quota = Quota(STORED_RECORDS, records)
         self._clock = clock

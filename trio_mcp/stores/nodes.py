@@ -36,7 +36,7 @@ from ..storage import StoreError
 # To fail all writes instead, as for a database that was replaced, would be no safer, and programs that clean up
 # would stop servers.
 #
-# If the file cannot be made anew, or the folder cannot be read, all writes fail until that has changed.
+# If the file cannot be recreated, or the folder cannot be read, all writes fail until that has changed.
 #
 # A lock belongs to the open file, and a forked child has its parent's files: it closes them, or a killed process would look alive
 # for as long as any of its children.
@@ -265,7 +265,7 @@ class OwnFiles:
         self._nodes = nodes
 
     def check(self) -> None:
-        """Raise `StoreError` unless they are there; a lock file that is not is made anew."""
+        """Recreate a missing lock file; raise `StoreError` if that fails, or if the database was deleted or replaced."""
         if place_of(self._path) != self._place:
             # What it takes would be lost.
             raise StoreError(

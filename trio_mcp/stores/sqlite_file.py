@@ -187,7 +187,7 @@ def _append(connection: sqlite3.Connection, change: Append, now: float) -> None:
         log = connection.execute(made, (kind, key, newest, now, expiry)).lastrowid
     else:
         log, before, expired_at = found
-        # Nobody must miss an entry in between; and what has expired does not come back.
+        # A log must not have gaps, and expired entries must not come back.
         if before + 1 < first or (expired_at is not None and expired_at <= now):
             connection.execute("DELETE FROM entries WHERE log = ?", (log,))
         elif before >= first:

@@ -187,8 +187,8 @@ def _parts(connection: sqlite3.Connection) -> set[str]:
 def _close_to_others(path: Path) -> None:
     """Take the permissions of everybody but the owner from the file and those beside it.
 
-    It is not refused, as a private key is: what is secret in it is sealed, so that nobody has read it. A copy that was restored,
-    or a volume that is mounted for a group, has such permissions without anybody's intention.
+    Unlike a private key, the file is not rejected: its secrets are sealed, so that nothing was disclosed. A restored copy, or a
+    volume that is mounted for a group, may have such permissions by accident.
 
     Raises:
         ConfigurationError: they cannot be taken.
@@ -210,7 +210,7 @@ def _close_to_others(path: Path) -> None:
 
 
 def damage(connection: sqlite3.Connection, most: int, *, thorough: bool = False) -> list[str]:
-    """Return what is wrong with the database, at most so many findings; nothing if it is sound.
+    """Return at most `most` errors that were found in the database; none if it is sound.
 
     Args:
         thorough: also compare the tables with their indexes, which takes longer.

@@ -125,7 +125,7 @@ def _values(connection: sqlite3.Connection) -> Iterator[tuple[bytes, object]]:
 
 
 class Vacuumed(NamedTuple):
-    """The bytes of a file before and after it was written anew.
+    """The bytes of a file before and after it was rewritten.
 
     Attributes:
         is_read: another process reads the file, which becomes smaller when that has ended.
@@ -137,7 +137,7 @@ class Vacuumed(NamedTuple):
 
 
 def vacuum(path: Path, now: float, clock: Callable[[], float] = time.monotonic) -> Vacuumed:
-    """Delete what has expired and write the file anew.
+    """Delete expired records and rewrite the file.
 
     Args:
         clock: measures how long this has waited for other processes that write.
