@@ -156,7 +156,7 @@ class Remote:
         self._stream: trio.SocketStream | None = None
         self._linked = trio.Event()
         self._gauges: Gauges = {}
-        self._told = trio.Event()
+        self._gauges_arrived = trio.Event()
         self._over = False
 
     async def say(self, message: Mapping[str, object]) -> None:
@@ -169,11 +169,11 @@ class Remote:
             self._over = True
 
     async def gauges(self) -> Gauges:
-        told = self._told
+        arrived = self._gauges_arrived
         await self.say({"gauges": True})
         if not self._over:
             with trio.fail_after(BOUND):
-                await told.wait()
+                await arrived.wait()
         return self._gauges
 
     async def listen(self, stream: trio.SocketStream) -> None:
@@ -189,14 +189,14 @@ class Remote:
                     self._heard(message["gauges"])
         finally:
             self._over = True
-            self._told.set()
+            self._gauges_arrived.set()
             await stream.aclose()
 
     def _heard(self, gauges: object) -> None:
         assert isinstance(gauges, dict)
         self._gauges = gauges
-        told, self._told = self._told, trio.Event()
-        told.set()
+        arrived, self._gauges_arrived = self._gauges_arrived, trio.Event()
+        arrived.set()
 
 
 @asynccontextmanager

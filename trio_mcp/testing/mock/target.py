@@ -1,4 +1,4 @@
-"""What a mock client is told to call, and the server and the name that it calls."""
+"""What a mock client may be asked to call, and the server and the name that it calls."""
 
 from __future__ import annotations
 

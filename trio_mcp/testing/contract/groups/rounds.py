@@ -108,9 +108,9 @@ async def each_leg_reports_with_the_token_of_its_request(pair: Pair) -> None:
         call = await peer.call("ask_twice", progress="t1")
         for number in (1, 2):
             (key,) = await call.round()
-            told = (await peer.message("notifications/progress"))["params"]
-            assert isinstance(told, dict)
-            assert (told["progressToken"], told["progress"]) == (f"t{number}", number)
+            params = (await peer.message("notifications/progress"))["params"]
+            assert isinstance(params, dict)
+            assert (params["progressToken"], params["progress"]) == (f"t{number}", number)
             call.progress = f"t{number + 1}"
             await call.go_on({key: accepted(value=number)})
         assert await call.text() == "1 2"
@@ -320,10 +320,10 @@ async def a_listener_is_notified_of_changes_until_it_disconnects(pair: Pair) -> 
     async with pair.peer() as peer:
         listening = await listen(peer)
         assert await (await peer.call("touch")).text() == "touched"
-        told = (await peer.message("notifications/resources/updated"))["params"]
-        assert isinstance(told, dict)
-        assert told["uri"] == NOTE
-        assert told["_meta"] == {SUBSCRIPTION_ID: listening}
+        params = (await peer.message("notifications/resources/updated"))["params"]
+        assert isinstance(params, dict)
+        assert params["uri"] == NOTE
+        assert params["_meta"] == {SUBSCRIPTION_ID: listening}
         await peer.cancel(listening)
         await pair.stage.at_rest()
         assert await (await peer.call("touch")).text() == "touched"

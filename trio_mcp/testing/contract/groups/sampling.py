@@ -75,10 +75,10 @@ async def an_answer_of_several_blocks_keeps_their_order(pair: Pair) -> None:
 @rule("C")
 async def a_stop_reason_may_be_any_text_or_missing(pair: Pair) -> None:
     async with pair.peer() as peer:
-        for said, told in (({"stopReason": "refusal"}, "refusal"), ({}, "None")):
+        for members, expected in (({"stopReason": "refusal"}, "refusal"), ({}, "None")):
             call = await peer.call("ask_in_detail")
-            await call.answer(await call.question(), answer(TEXT, **said))
-            assert await call.text() == f"parrot {told} A line."
+            await call.answer(await call.question(), answer(TEXT, **members))
+            assert await call.text() == f"parrot {expected} A line."
 
 
 @rule("C")
@@ -94,11 +94,11 @@ async def unknown_members_of_an_answer_are_ignored(pair: Pair) -> None:
 async def the_usage_that_a_model_reports_is_charged_to_the_branch_that_asked(pair: Pair) -> None:
     used: JsonObject = {"usage": {"inputTokens": 5, "outputTokens": 4}}
     async with pair.peer() as peer:
-        for tokens, told in ((18, "A line., A line."), (17, "tokens: 18 of 17")):
+        for tokens, expected in ((18, "A line., A line."), (17, "tokens: 18 of 17")):
             call = await peer.call("ask_within", {"tokens": tokens})
             for _ in range(2):
                 await call.answer(await call.question(), answer(TEXT, _meta=used))
-            assert await call.text() == told
+            assert await call.text() == expected
 
 
 # what goes wrong
@@ -181,9 +181,9 @@ async def a_malformed_answer_is_rejected_and_the_call_keeps_waiting(pair: Pair) 
 @rule("C")
 async def a_client_answers_with_text_or_with_a_complete_message(pair: Pair) -> None:
     whole = CreateMessageResult(role="assistant", content=TextContent(text="whole"), model="parrot", stop_reason="x")
-    for made, told in (("a line", "unnamed endTurn a line"), (whole, "parrot x whole")):
+    for made, expected in (("a line", "unnamed endTurn a line"), (whole, "parrot x whole")):
         async with pair.client(on_sample=lambda _, made=made: made) as client:  # type: ignore[misc]
-            assert (await client.call_tool("ask_in_detail")).text == told
+            assert (await client.call_tool("ask_in_detail")).text == expected
 
 
 @rule("C")

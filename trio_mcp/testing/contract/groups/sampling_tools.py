@@ -145,7 +145,7 @@ async def structured_data_is_json_in_a_text_for_a_client_without_tools(pair: Pai
 @rule("C", revisions=WITH_TOOLS, why=SINCE)
 async def data_that_does_not_match_is_asked_again_and_then_an_error(pair: Pair) -> None:
     async with pair.peer(SAMPLES) as peer:
-        for last, told in ((schema_use(row=3), "row 3"), (schema_use(), "invalid after 3")):
+        for last, expected in ((schema_use(row=3), "row 3"), (schema_use(), "invalid after 3")):
             call, question = await asked(peer, "ask_for_data")
             for bad in (TEXT, schema_use(row="three")):
                 await call.answer(question, answer(bad))
@@ -155,7 +155,7 @@ async def data_that_does_not_match_is_asked_again_and_then_an_error(pair: Pair) 
             assert len(messages) == 1
             assert "row:" in json.dumps(messages)
             await call.answer(question, answer(last))
-            assert await call.text() == told
+            assert await call.text() == expected
 
 
 LOOK_UP: JsonObject = {

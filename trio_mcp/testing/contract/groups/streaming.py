@@ -213,10 +213,10 @@ async def progress_names_the_token_of_its_request_and_rises_and_ends_with_the_re
         async with pair.peer() as peer:
             call = await peer.call("progress", {"n": 5}, progress=token)
             assert await call.text() == "done"
-            told = progress_of(peer)
+            progress = progress_of(peer)
             await peer.ping()
             assert peer.unread() == []
-        assert [(said["progressToken"], said["progress"], said["total"]) for said in told] == [
+        assert [(said["progressToken"], said["progress"], said["total"]) for said in progress] == [
             (token, done, 5) for done in (1, 2, 3, 4, 5)
         ]
 
@@ -235,10 +235,10 @@ async def the_progress_of_one_call_is_not_sent_to_another(pair: Pair) -> None:
         calls = {name: await peer.call("tell", {"n": 3, "name": name}, progress=name) for name in ("one", "other")}
         for name, call in calls.items():
             await pair.stage.open(f"{name} 0")
-            assert await call.text() == f"{name} told 3"
-        told = progress_of(peer)
+            assert await call.text() == f"{name} reported 3"
+        progress = progress_of(peer)
         for name in calls:
-            assert [said["progress"] for said in told if said["progressToken"] == name] == [0, 1, 2, 3]
+            assert [said["progress"] for said in progress if said["progressToken"] == name] == [0, 1, 2, 3]
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)

@@ -47,7 +47,7 @@ async def a_call_whose_tool_ends_its_stream_is_still_answered(pair: Pair) -> Non
     async with pair.peer() as peer:
         call = await peer.call("let_go", progress="token")
         assert await call.text() == "still here"
-        assert told(peer) == [1, 2]
+        assert reported(peer) == [1, 2]
 
 
 @rule("F", needs=(Trait.SERVES_MANY,))
@@ -69,10 +69,10 @@ async def messages_of_one_connection_do_not_reach_another(pair: Pair) -> None:
         call = await one.call("tell", {"n": 3}, progress="token")
         idle = await other.call("wait")
         await pair.stage.open("tell 0")
-        assert await call.text() == "tell told 3"
+        assert await call.text() == "tell reported 3"
         await pair.stage.open("wait")
         assert await idle.text() == "wait"
-        assert told(one) == [0, 1, 2, 3]
+        assert reported(one) == [0, 1, 2, 3]
         assert other.unread() == []
 
 
@@ -86,8 +86,8 @@ async def messages_during_a_lost_stream_arrive_once_and_in_order(pair: Pair) -> 
         await pair.stage.open("tell 0")
         await peer.message("notifications/progress")
         await pair.stage.open("tell 1")
-        assert await call.text() == "tell told 20"
-        assert told(peer) == list(range(2, 21))
+        assert await call.text() == "tell reported 20"
+        assert reported(peer) == list(range(2, 21))
 
 
 @rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
@@ -96,9 +96,9 @@ async def a_call_that_ended_while_its_stream_was_lost_is_answered(pair: Pair) ->
         call = await lost(pair, peer)
         await pair.stage.open("tell 0")
         await pair.stage.open("tell 1")
-        await pair.stage.marked("tell told")
-        assert await call.text() == "tell told 20"
-        assert told(peer) == list(range(1, 21))
+        await pair.stage.marked("tell reported")
+        assert await call.text() == "tell reported 20"
+        assert reported(peer) == list(range(1, 21))
 
 
 @rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
@@ -109,8 +109,8 @@ async def a_stream_may_be_lost_more_than_once(pair: Pair) -> None:
         heard = [told_of(await peer.message("notifications/progress")) for _ in range(10)]
         await pair.cut()
         await pair.stage.open("tell 1")
-        assert await call.text() == "tell told 20"
-        assert heard + told(peer) == list(range(1, 21))
+        assert await call.text() == "tell reported 20"
+        assert heard + reported(peer) == list(range(1, 21))
 
 
 @rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
@@ -123,7 +123,7 @@ async def each_of_several_lost_streams_resumes_its_own_messages(pair: Pair) -> N
         await pair.cut()
         for name in names:
             await pair.stage.open(f"{name} 0")
-        assert [await call.text() for call in calls] == [f"{name} told 5" for name in names]
+        assert [await call.text() for call in calls] == [f"{name} reported 5" for name in names]
         heard = peer.unread()
         for name in names:
             assert [told_of(message) for message in heard if token_of(message) == name] == [1, 2, 3, 4, 5]
@@ -140,7 +140,7 @@ async def a_question_that_was_asked_while_its_stream_was_lost_is_answered(pair: 
         await pair.stage.open("tell_and_ask")
         await call.answer(await call.question(), accepted(value="here I am"))
         assert await call.text() == "here I am"
-        assert told(peer) == [2]
+        assert reported(peer) == [2]
 
 
 @rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
@@ -174,7 +174,7 @@ async def a_caller_does_not_notice_that_its_stream_was_lost(pair: Pair) -> None:
             await pair.stage.open("tell 0")
 
         nursery.start_soon(lose)
-        assert (await client.call_tool("tell", {"n": 5}, on_progress=on_progress)).text == "tell told 5"
+        assert (await client.call_tool("tell", {"n": 5}, on_progress=on_progress)).text == "tell reported 5"
     assert heard == [0, 1, 2, 3, 4, 5]
 
 
@@ -259,7 +259,7 @@ async def lost(pair: Pair, peer: Peer) -> Call:
     return call
 
 
-def told(peer: Peer) -> list[object]:
+def reported(peer: Peer) -> list[object]:
     """Take all the messages that have arrived, which are progress notifications; return their values."""
     return [told_of(message) for message in peer.unread()]
 

@@ -1,4 +1,4 @@
-"""Rules about logs: entries with numbers, of which nobody misses one in between."""
+"""Rules about logs, whose numbered entries have no gaps."""
 
 from __future__ import annotations
 

@@ -121,14 +121,14 @@ async def a_killed_process_loses_nothing_that_it_has_written(opened: Opened) -> 
     async with other_process(opened, "write") as lines:
         for number in range(1, LINES + 1):
             assert await lines.next() == str(number)
-        told = max([LINES, *await lines.kill()])
+        confirmed = max([LINES, *await lines.kill()])
     async with opened.open_again() as store:
         left, right = await all_of(store, "left"), await all_of(store, "right")
         entries = await store.entries("log", "child", 0, 1_000_000)
     # Whole, and at most one more than it could tell of.
     assert [record.key for record in left] == [record.key for record in right]
     assert [record.value for record in left] == list(entries)
-    assert told <= len(entries) <= told + 1
+    assert confirmed <= len(entries) <= confirmed + 1
 
 
 @store_rule(StoreTrait.SHARED)

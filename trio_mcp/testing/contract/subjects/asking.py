@@ -214,8 +214,8 @@ def add_telling_tools(server: Server, stage: Stage) -> None:
             await stage.gate(f"{name} {gate}")
             for done in range(n):
                 await ctx.progress(gate * n + done + 1)
-        stage.mark(f"{name} told")
-        return f"{name} told {gates * n}"
+        stage.mark(f"{name} reported")
+        return f"{name} reported {gates * n}"
 
     @server.tool
     async def tell_and_ask(ctx: Context) -> str:

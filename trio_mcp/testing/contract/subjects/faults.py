@@ -209,7 +209,7 @@ def add_passing_tools(server: Server, stage: Stage) -> None:
 def add_talking_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def talk_until_held(ctx: Context) -> str:
-        """Talk until the client does not read; then say when it did again, and how much it was told in all."""
+        """Send progress until the client stops reading; return the number of reports after it reads again."""
         said = 0
         try:
             while True:
@@ -268,7 +268,7 @@ def add_questioning_tools(server: Server, stage: Stage) -> None:
 def add_branches_that_ask(server: Server, stage: Stage) -> None:
     @server.tool
     async def ask_often(times: int, ctx: Context) -> str:
-        """Ask so many questions at once."""
+        """Ask `times` questions at once."""
 
         async def asks(child: Context) -> None:
             await child.elicit("One of many?", int)

@@ -121,7 +121,7 @@ def add_changing_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def stock(n: int) -> str:
-        """Offer so many more resources."""
+        """Offer `n` more resources."""
         stage.spend()
         for number in range(n):
             server.add_resource(f"contract://stock/{number}", extra)

@@ -143,7 +143,7 @@ def add_holding_tools(server: Server, stage: Stage) -> None:
 def add_asking_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def ask_and_work(ctx: Context) -> str:
-        """Ask the client's model in one branch while another works for ever, so that the leg never ends."""
+        """Ask the client's model in one branch while another works without end, so that the leg never ends."""
 
         async def asking(child: Context) -> None:
             try:
@@ -164,7 +164,7 @@ def add_asking_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def ask_within(tokens: int, ctx: Context) -> str:
-        """Ask the client's model twice, in a branch that may use so many tokens."""
+        """Ask the client's model twice, in a branch that may use at most `tokens`."""
 
         async def asking(child: Context) -> str:
             first = (await child.sample("first")).text
@@ -179,7 +179,7 @@ def add_asking_tools(server: Server, stage: Stage) -> None:
 def add_talking_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def chatter(ctx: Context) -> str:
-        """Send large messages for ever; mark the first that waits for the reader."""
+        """Send large messages until cancelled; mark the first that waits for the reader."""
         stage.mark("chatter began")
         try:
             while True:
