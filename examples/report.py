@@ -76,7 +76,7 @@ def note(effect: str) -> None:
 
 
 class Demonstration:
-    """The server as a process of its own, which is killed and started again.
+    """The server in a separate process, which is killed and started again.
 
     Args:
         folder: for its store, and its notes.
@@ -153,7 +153,7 @@ async def begin(demonstration: Demonstration) -> str:
 
 
 async def wait_for_question(demonstration: Demonstration, task_id: str) -> None:
-    """Wait until the task asks; nobody answers."""
+    """Wait until the task asks, and do not answer."""
     async with Client.connect(demonstration.url, on_elicit=publish) as client:
         await follow(client.task(task_id), ASKS)
 

@@ -232,8 +232,8 @@ async def demonstrate(question: str) -> None:
     """Ask one question, and print what the researcher reports."""
     # A script needs one step for each request: the plan, three for each of its questions, and the report.
     provider = provider_of_environment() or ScriptedProvider([play_model] * 11)
-    print("A model plans, researches each sub-question in a branch of its own, and reports")
-    print("===============================================================================\n")
+    print("A model plans, researches each sub-question in a separate branch, and reports")
+    print("=============================================================================\n")
     async with Client.connect(make_server(provider)) as client:
         print(f"{question}\n")
         report = await client.call_tool(
