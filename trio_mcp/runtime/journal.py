@@ -115,7 +115,7 @@ class Journal:
         return self._entries.get((kind, name))
 
     def forget_steps(self, is_stale: Callable[[str], bool]) -> None:
-        """Remove the results of the steps with these names: the body has come to something else in their place."""
+        """Remove the results of the steps with these names: the replay took another path."""
         for key in [key for key in self._entries if key[0] is EntryKind.STEP and is_stale(key[1])]:
             del self._entries[key]
             self._unread.discard(key)

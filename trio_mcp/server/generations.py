@@ -79,7 +79,7 @@ class Generation:
         earlier.replace(partial(earlier.server._forget, service))  # noqa: SLF001
 
     def leave(self, service: Service) -> None:
-        """Have nothing more to do with a service that ends."""
+        """Forget a service that ends."""
         self.server._leave(service)  # noqa: SLF001
 
     def replace(self, on_ended: Callable[[], None]) -> None:

@@ -126,7 +126,7 @@ def wrong_arguments(
     return TypeError(f"{name}() does not take these arguments; it is {name}{signature}")
 
 
-# What a caller may have meant by a name that the server does not know.
+# Suggestions for unknown names.
 
 MAX_NAME: Final = 64
 """Characters of a name of a peer that are compared."""

@@ -193,7 +193,7 @@ class RunningServices:
         self._current[service] = registry
 
     def forget(self, service: Service) -> None:
-        """Have nothing more to do with a service in which another server has taken the place of this one."""
+        """Forget a service in which another server has replaced this one."""
         self._former.pop(service, None)
 
     def announce(self, change: Change) -> None:

@@ -226,7 +226,7 @@ class Server(Composition, metaclass=AnsweredType):
 
     @property
     def http(self) -> HttpOptions | None:
-        """How the server is served over HTTP, with its custom routes and those of mounted servers; None if nothing was said."""
+        """How the server is served over HTTP, with its custom routes and those of mounted servers; None for the defaults."""
         routes = [*self._http_routes, *mounted_routes(self._registry)]
         return server.http_settings.with_routes(self._http, routes) if routes else self._http
 
@@ -435,18 +435,18 @@ class Server(Composition, metaclass=AnsweredType):
         return replace(offers, mounted=mounted_offers(self._registry, offers, options, states)) if states else offers
 
     def _take_over(self, service: Service, earlier: Server, offers: Offers) -> None:
-        """Offer these in a running service in place of another server, in one step; announces nothing."""
+        """Replace the offers of another server in a running service atomically, without notifications."""
         service.replace_offers(offers)
         self._running.take_over(service, self._registry, earlier._running)
         # As when it is opened: another thread may have added something after the capabilities were read.
         self._declare()
 
     def _leave(self, service: Service) -> None:
-        """Have nothing more to do with a service that ends."""
+        """Forget a service that ends."""
         self._running.remove(service)
 
     def _forget(self, service: Service) -> None:
-        """Have nothing more to do with a service in which another server has taken the place of this one."""
+        """Forget a service in which another server has replaced this one."""
         self._running.forget(service)
 
     def _listed_tools(self) -> list[Model]:

@@ -89,7 +89,7 @@ class SealedStore:
         """Return records of the owner who is stored under that name."""
         opened: list[Record] = []
         closed: dict[str, str] = {}
-        # On and on: a page of records that cannot be opened must not look like the end of the list.
+        # Keep paging: an unreadable page must not end the list.
         while len(opened) < limit:
             page = await self._page(kind, name, after, limit)
             for record in page:

@@ -56,7 +56,7 @@ def as_task(
 
 
 def first_request(params: CallToolRequestParams) -> CallToolRequestParams:
-    """Return what a call was asked for at first: a task has the answers of later requests in its journal."""
+    """Return the params of the call's first request: a task has the answers of later requests in its journal."""
     return params.model_copy(update={"input_responses": None, "request_state": None})
 
 
