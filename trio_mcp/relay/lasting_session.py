@@ -1,7 +1,7 @@
-"""A connection to a server whose legacy session is opened again when the server has lost it, without the host's doing.
+"""A connection to a server that reopens a lost legacy session transparently.
 
-The proxy of one host on a pipe uses it: such a host has no other session to open, and takes the end of the pipe for the end of
-the server. What passes is looked at, and changed only after the session was opened again.
+The proxy of one host on a pipe uses it: such a host cannot open another session, and takes the end of the pipe for the end of
+the server. Messages are inspected, and modified only after the session was reopened.
 """
 
 # The states, and what becomes of a request of the host in each:
@@ -368,7 +368,7 @@ class LastingSession(MessageChannel):
             return envelope if self._state in (State.PASSIVE, State.CLOSED) or not self._session else None
         if not news.session_lost:
             return envelope
-        # It may be said of a session before this one.
+        # The notice may refer to an earlier session.
         if lost.session == self._session:
             self._lose(news.why, is_connection=False)
         self._requests.lose(request_id, lost, news.why, was_ignored=True)

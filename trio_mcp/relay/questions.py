@@ -107,7 +107,9 @@ class Questions:
                 if self._running
                 else "no call runs"
             )
-            raise PeerError(INVALID_PARAMS, f"{method} came while {why}; a host can be asked in its call only")
+            raise PeerError(
+                INVALID_PARAMS, f"{method} received while {why}; a host can only be asked during its own call"
+            )
         try:
             return await running.call.ask(running.lane, question_of(method, params))
         except Disconnected as error:
