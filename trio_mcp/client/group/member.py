@@ -69,7 +69,7 @@ class ServerStatus(StrEnum):
     CLOSED = "closed"
 
 
-LISTED_ANEW: Final = frozenset({ServerStatus.CONNECTED, ServerStatus.UNAVAILABLE})
+REFRESH_LISTS_ON: Final = frozenset({ServerStatus.CONNECTED, ServerStatus.UNAVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,7 @@ class Connection:
         moved.set()
         self._on_state(self.state)
         # Its lists come and go with it, and may have changed while it was away. Before the first attempt nothing was listed.
-        if status is not before and status in LISTED_ANEW and self.tried.is_set():
+        if status is not before and status in REFRESH_LISTS_ON and self.tried.is_set():
             self._offer_all(self._offered_kinds())
 
 

@@ -264,13 +264,11 @@ def claim_place(actor: Actor, question: Question[T]) -> None:
         place.claim()
 
 
-# Questions that timed out: what a sealed state remembers of their timeouts, for an answer that comes when the call is gone.
+# Store the deadlines of questions in `requestState`, so that a late answer gets the timeout error after the call was evicted.
 #
-# The user may answer long after the question was withdrawn, and after the outcome of the call was evicted. A legacy client
-# has
-# had the answer to its call by then: the text of the timeout. So a modern one gets the same text for as long as the server
-# can open
-# the state.
+# The user may answer long after the question was withdrawn, and after the outcome of the call was evicted. A legacy client has
+# received the answer to its call by then: the text of the timeout. So a modern client gets the same text for as long as the
+# server can open the state.
 
 MEMBER = "timeout"
 """The member of the sealed payload."""

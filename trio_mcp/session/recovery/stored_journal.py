@@ -266,7 +266,7 @@ class CallLog:
     async def commit_in_time(self) -> None:
         """Commit. Raises `StoreError`, also if it takes longer than `COMMIT_SECONDS`, and once it is closed."""
         if self._closed:
-            raise StoreError("this call goes on in another process, or as a task")
+            raise StoreError("this call was handed over to another process or a task")
         with trio.move_on_after(COMMIT_SECONDS) as scope:
             await self.commit()
         if scope.cancelled_caught:
