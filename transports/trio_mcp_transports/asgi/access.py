@@ -144,7 +144,7 @@ def check_content(headers: Mapping[str, str]) -> None:
 
 
 def check_post(headers: Mapping[str, str]) -> None:
-    """Refuse what no MCP client posts: see `check_content`; and a client that is deaf to the answer (406)."""
+    """Reject a content that no MCP client posts, see `check_content`, and an Accept header that excludes our responses (406)."""
     check_content(headers)
     accept = headers.get("accept", "*/*")
     if not (accepts(accept, "application", "json") and accepts(accept, "text", "event-stream")):

@@ -123,7 +123,7 @@ class OpenResponse(Response):
         raise NotImplementedError
 
     def watch(self, on_ready: Callable[[], None]) -> bool:
-        """Call `on_ready` when there is something to send, once or more often; return False, and do not, if there is already."""
+        """Register `on_ready`, called at least once when data is ready. Return False, without registering, if it already is."""
         raise NotImplementedError
 
     def stop_watching(self) -> None:

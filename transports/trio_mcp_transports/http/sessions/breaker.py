@@ -1,4 +1,4 @@
-"""A store that hangs, and costs little while it does."""
+"""Circuit breaker for a store that hangs."""
 
 from __future__ import annotations
 
