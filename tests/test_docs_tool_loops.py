@@ -40,7 +40,7 @@ async def test_an_order_ends_the_loop(page: Names, era: str) -> None:
     calls = [tool_use("order", dish="lobster", price=90), tool_use("order", dish="soup", price=8)]
     client = MockClient(samples=[calls], era=era)
     assert (await client.call((page["server"], "order_dinner"))).data == {"dish": "soup", "price": 8}
-    nothing = MockClient(samples=["All is too dear."], era=era)
+    nothing = MockClient(samples=["All of it is too expensive."], era=era)
     assert (await nothing.call((page["server"], "order_dinner"))).is_error
 
 

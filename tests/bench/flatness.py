@@ -1,7 +1,7 @@
 """Whether a call costs the same however much the server holds: `python -m bench.flatness`.
 
 For each kind of thing one server runs, which holds more of it before each figure: connections that call, open sessions, parked
-calls, tools. Prints CPU time of the server for a call in µs, the least of a few turns: on a busy machine a turn may be dearer.
+calls, tools. Prints CPU time of the server for a call in µs, the least of a few turns: on a busy machine a turn may cost more.
 """
 
 from __future__ import annotations

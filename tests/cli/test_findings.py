@@ -114,7 +114,7 @@ def test_the_tokens_of_a_tool_grow_with_what_its_model_reads_and_with_nothing_el
     assert (estimate(""), estimate("x"), estimate("x" * 8)) == (0, 1, 2)
 
 
-def test_many_tokens_are_a_warning_that_names_the_dearest_tools() -> None:
+def test_many_tokens_are_a_warning_that_names_the_most_expensive_tools() -> None:
     assert of_costs({"a": 5_000, "b": 5_000}) == []
-    (finding,) = of_costs({"a": 1, "dear": 9_000, "b": 2, "c": 1_500})
-    assert "dear, c, b" in finding.what
+    (finding,) = of_costs({"a": 1, "large": 9_000, "b": 2, "c": 1_500})
+    assert "large, c, b" in finding.what

@@ -25,7 +25,7 @@ from trio_mcp.protocol.schema.limits import (
     QUICK_STEPS,
     QUICK_VALUES,
     STEPS_WITHOUT_PAUSE,
-    CheckTooDear,
+    CheckTooExpensive,
 )
 from trio_mcp.types import JsonObject, JsonValue
 
@@ -418,7 +418,7 @@ def test_any_object_is_a_schema_or_refused(schema: JsonObject, value: JsonValue)
     ids=["1", "[[[]]]", "{}"],
 )
 def test_a_large_value_is_not_checked_in_one_go(value: JsonValue) -> None:
-    with pytest.raises(CheckTooDear):
+    with pytest.raises(CheckTooExpensive):
         Schema.compile({}, "it").quick_check(value)
 
 
@@ -430,14 +430,14 @@ def test_a_quick_check_finds_what_a_check_finds() -> None:
     assert schema.quick_check(bad, "rows") == schema.check(bad, "rows") is not None
 
 
-def test_a_small_value_can_be_dear_by_its_schema() -> None:
+def test_a_small_value_can_be_expensive_by_its_schema() -> None:
     value: JsonValue = None
     for _ in range(12):
         value = [value]
     schema = Schema.compile(
         {"anyOf": [{"items": {"$ref": "#"}, "minItems": 2}, {"items": {"$ref": "#"}, "minItems": 2}]}, "it"
     )
-    with pytest.raises(CheckTooDear):
+    with pytest.raises(CheckTooExpensive):
         schema.quick_check(value)
 
 

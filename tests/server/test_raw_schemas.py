@@ -154,7 +154,7 @@ async def test_a_usual_check_is_made_at_once(checkers: list[int]) -> None:
     assert checkers == []
 
 
-async def test_a_dear_check_of_arguments_is_made_beside_the_event_loop(checkers: list[int]) -> None:
+async def test_an_expensive_check_of_arguments_runs_in_a_thread(checkers: list[int]) -> None:
     async def count(arguments: Json) -> str:
         return str(len(arguments["rows"]))
 
@@ -166,7 +166,7 @@ async def test_a_dear_check_of_arguments_is_made_beside_the_event_loop(checkers:
     assert threading.get_ident() not in checkers
 
 
-async def test_a_dear_check_of_a_result_is_made_beside_the_event_loop(checkers: list[int]) -> None:
+async def test_an_expensive_check_of_a_result_runs_in_a_thread(checkers: list[int]) -> None:
     schema: Json = {"items": {"type": "integer"}}
     result = await result_of(lambda: list(range(10_000)), output_schema=schema)
     assert len(result["structuredContent"]) == 10_000

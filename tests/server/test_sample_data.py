@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from trio_mcp import Context, RequestTimeout, Sampled, SampleInvalid, Server
 from trio_mcp.errors import BranchLimit
 from trio_mcp.protocol.schema.json_schema import Schema
-from trio_mcp.protocol.schema.limits import CheckTooDear
+from trio_mcp.protocol.schema.limits import CheckTooExpensive
 from trio_mcp.sampling import SCHEMA_TOOL
 from trio_mcp.testing import MockClient, Never, SecondWorker, make_context, replay_tool
 from trio_mcp.types import (
@@ -383,9 +383,9 @@ async def test_a_replay_of_the_newest_client_asks_nothing_else() -> None:
     assert report.result.text == "21 3"
 
 
-async def test_a_dear_check_of_data_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Every check is too dear for the event loop then.
-    monkeypatch.setattr(Schema, "quick_check", too_dear)
+async def test_an_expensive_check_of_data_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Now every check is too expensive for the event loop.
+    monkeypatch.setattr(Schema, "quick_check", too_expensive)
     schema = {"type": "object", "required": ["a"]}
     client = MockClient(samples=[{}, {"a": 1}])
     async with client.context() as ctx:
@@ -393,8 +393,8 @@ async def test_a_dear_check_of_data_does_not_block_the_event_loop(monkeypatch: p
     assert "a" in client.questions[1].message
 
 
-def too_dear(*_: object) -> None:
-    raise CheckTooDear
+def too_expensive(*_: object) -> None:
+    raise CheckTooExpensive
 
 
 # exchanges and history

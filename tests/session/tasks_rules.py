@@ -63,7 +63,7 @@ class Rules(Told):
     async def _serve(self, *, task_status: trio.TaskStatus[Process]) -> None:
         store, budget = MortalStore(self.disk, self._die, self.elders, self._lateness), MemoryBudget(2**26)
         options = replace(OPTIONS, store=store, memory=budget)
-        async with SERVER._open_service(options) as service:  # noqa: SLF001  a server is dear to make
+        async with SERVER._open_service(options) as service:  # noqa: SLF001  creating a server is slow
             process = Process(service, store, budget)
             task_status.started(process)
             await process.stop.wait()

@@ -1,4 +1,4 @@
-"""Messages that are small and dear do not hold up the event loop: what each costs counts, and not its bytes alone."""
+"""Small but expensive messages do not block the event loop: what each costs counts, and not its bytes alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 import trio
-from dear_reads import AT_ONCE, DEAR_READS, ORDER, READS, DearReads
+from expensive_reads import AT_ONCE, EXPENSIVE_READS, ORDER, READS, ExpensiveReads
 from peer import Json, encoded, hello
 
 from trio_mcp.protocol.jsonrpc import Answers, Response
@@ -60,15 +60,15 @@ PING: Json = {"id": "p", "method": "ping"}
 
 
 @pytest.mark.parametrize(
-    "messages", [DEAR_READS, [DEAR_READS], [DEAR_READS, PING]], ids=["one by one", "a batch", "more"]
+    "messages", [EXPENSIVE_READS, [EXPENSIVE_READS], [EXPENSIVE_READS, PING]], ids=["one by one", "a batch", "more"]
 )
-async def test_others_have_a_turn_between_requests_whose_uris_are_dear_to_compare(
+async def test_others_have_a_turn_between_requests_whose_uris_are_expensive_to_compare(
     messages: list[Json | list[Json]],
 ) -> None:
-    dear = DearReads()
+    reads = ExpensiveReads()
     channel = Everything(messages, READS + messages.count(PING))
     with trio.fail_after(30):
-        async with dear.server.open_service() as service, dear.watched():
+        async with reads.server.open_service() as service, reads.watched():
             await serve_channel(service, channel)
-    assert dear.compared == ORDER
-    assert dear.most_at_once <= AT_ONCE
+    assert reads.compared == ORDER
+    assert reads.most_at_once <= AT_ONCE

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from ..errors import RemoteProtocolError
 from ..protocol.schema.json_schema import Schema
-from ..protocol.schema.limits import CheckTooDear
+from ..protocol.schema.limits import CheckTooExpensive
 from ..protocol.strict_json import JsonLimits, dumps, loads
 from ..server.values.media import Audio, File, Image, is_text
 from ..server.values.results import ToolResult, plain_text
@@ -77,7 +77,7 @@ def structured(response: ApiResponse, value: JsonValue, output: Output, max_erro
     if output.schema is not None:
         try:
             problem = Schema.compile(output.schema, "output_schema").quick_check(content)
-        except CheckTooDear:
+        except CheckTooExpensive:
             # What converts the result of the tool checks it too, in a thread.
             problem = None
         if problem is not None:

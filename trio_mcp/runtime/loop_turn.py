@@ -12,7 +12,7 @@ TURN: Final = 64 * 1024
 """What may be done before every other task has a turn: about 10 ms of work. Reading a byte costs one, see `LoopTurn.spent`."""
 
 
-DEAR_VALUES: Final = 5_000
+LARGE_VALUES: Final = 5_000
 """Values of a JSON text that take about a millisecond to copy, and as much to write."""
 
 
@@ -56,7 +56,7 @@ class LoopTurn:
             self._passing.release()
 
 
-def is_dear(value: object, limit: int = DEAR_VALUES) -> bool:
+def is_large(value: object, limit: int = LARGE_VALUES) -> bool:
     """Return whether reading JSON, with models in it, takes milliseconds: it has more than `limit` values. The check is fast."""
     left = [value]
     for _ in range(limit):

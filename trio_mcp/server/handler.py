@@ -16,7 +16,7 @@ from .branching import BODY, BranchTerms
 from .context import Context
 from .provide import Providers, providers_of
 from .values.callables import callable_name, is_async, is_generator
-from .values.schema_checks import DearCheck
+from .values.schema_checks import DeferredCheck
 
 if TYPE_CHECKING:
     from .concurrency import ConcurrencyLimit
@@ -88,9 +88,9 @@ class Handler:
                 check_awaited(place)
             try:
                 return convert(value)
-            except DearCheck as check:
+            except DeferredCheck as check:
                 # Its traceback holds this frame, which holds it.
-                deferred: DearCheck[M] = check.with_traceback(None)
+                deferred: DeferredCheck[M] = check.with_traceback(None)
             return await deferred.decide(self.threads, call.actor.caller)
         except ExceptionGroup as group:
             failure: Exception = exception_to_report(group)

@@ -11,7 +11,7 @@ import trio
 from ..base.checks import check_int, check_sync_callback
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.conversation import answer_problem, blocks_of, conversation_problem
-from ..runtime.loop_turn import is_dear, let_others_run
+from ..runtime.loop_turn import is_large, let_others_run
 from ..types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -189,7 +189,7 @@ class ToolLoop:
             answer = await self.ask(self._next_params())
             # A provider may answer in spite of its cancel.
             await trio.lowlevel.checkpoint_if_cancelled()
-            if is_dear(answer):
+            if is_large(answer):
                 await let_others_run()
             self.iterations += 1
             self.usage += usage_of(answer)

@@ -54,7 +54,7 @@ async def test_the_model_of_the_client_comes_first(era: str) -> None:
 
 @both_eras
 async def test_a_branch_without_tokens_is_an_open_point_and_the_others_go_on(mode: str) -> None:
-    def dear(request: CreateMessageRequestParams) -> CreateMessageResult:
+    def expensive(request: CreateMessageRequestParams) -> CreateMessageResult:
         answer = play_model(request)
         first = request.messages[0].content
         if is_loop(request) and isinstance(first, TextContent) and "fish" in first.text:
@@ -62,7 +62,7 @@ async def test_a_branch_without_tokens_is_an_open_point_and_the_others_go_on(mod
         return answer
 
     with trio.fail_after(10):
-        async with Client.connect(make_server(ScriptedProvider([dear] * REQUESTS)), mode=mode) as client:
+        async with Client.connect(make_server(ScriptedProvider([expensive] * REQUESTS)), mode=mode) as client:
             report = await client.call_tool("research", {"question": QUESTION}, returns=Report)
     assert report.open_points == ["What of the fish?"]
     assert len(report.reasons) == 3

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from dear_reads import AT_ONCE, DEAR_READS, ORDER, READS, DearReads, dear_read, dear_uri
+from expensive_reads import AT_ONCE, EXPENSIVE_READS, ORDER, READS, ExpensiveReads, expensive_read, expensive_uri
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn_peer import GET, Exchanges, answer, echo, frame, running, serving, upgrade
@@ -449,32 +449,34 @@ async def test_others_have_a_turn_while_messages_are_passed_to_the_session(each:
     assert len(taken) == count
 
 
-async def test_others_have_a_turn_between_small_messages_whose_uris_are_dear_to_compare() -> None:
-    dear = DearReads()
-    async with served(dear.server) as url, raw(url) as peer:
+async def test_others_have_a_turn_between_small_messages_whose_uris_are_expensive_to_compare() -> None:
+    reads = ExpensiveReads()
+    async with served(reads.server) as url, raw(url) as peer:
         await peer.send({"id": 0, "method": "initialize", "params": hello("2025-06-18", {})})
         await peer.result(0)
         await peer.notify("notifications/initialized")
-        async with dear.watched():
-            await peer.client.send(b"".join(frame(TEXT, encoded(read)) for read in DEAR_READS))
-            assert {(await peer.receive())["id"] for _ in DEAR_READS} == set(range(1, READS + 1))
-    assert dear.compared == ORDER
-    assert dear.most_at_once <= AT_ONCE
+        async with reads.watched():
+            await peer.client.send(b"".join(frame(TEXT, encoded(read)) for read in EXPENSIVE_READS))
+            assert {(await peer.receive())["id"] for _ in EXPENSIVE_READS} == set(range(1, READS + 1))
+    assert reads.compared == ORDER
+    assert reads.most_at_once <= AT_ONCE
 
 
-async def test_others_have_a_turn_between_the_messages_of_a_batch_that_are_dear() -> None:
-    dear = DearReads()
-    async with served(dear.server) as url, raw(url) as peer:
+async def test_others_have_a_turn_between_expensive_messages_of_a_batch() -> None:
+    reads = ExpensiveReads()
+    async with served(reads.server) as url, raw(url) as peer:
         await peer.send({"id": 0, "method": "initialize", "params": hello("2025-03-26", {})})
         await peer.result(0)
         await peer.notify("notifications/initialized")
         # In one frame that is read in place, which ends at 64 KiB.
-        reads = [{**dear_read(number), "params": {"uri": dear_uri(number, 900)}} for number in range(1, READS + 1)]
-        async with dear.watched():
-            await peer.client.send(frame(TEXT, encoded(*reads, batch=True)))
+        messages = [
+            {**expensive_read(number), "params": {"uri": expensive_uri(number, 900)}} for number in range(1, READS + 1)
+        ]
+        async with reads.watched():
+            await peer.client.send(frame(TEXT, encoded(*messages, batch=True)))
             assert set(await peer.answers()) == set(range(1, READS + 1))
-    assert dear.compared == ORDER
-    assert dear.most_at_once <= TURN // 1_800 + 1
+    assert reads.compared == ORDER
+    assert reads.most_at_once <= TURN // 1_800 + 1
 
 
 async def test_a_burst_of_more_frames_than_are_taken_at_once_is_answered_in_order(peer: RawPeer) -> None:

@@ -21,7 +21,7 @@ from referencing.jsonschema import specification_with
 from ...types.base import JsonObject, JsonValue
 from ..strict_json import JsonLimits, json_path, loads
 from .keywords import CHECK_BUDGET, DIALECTS, BudgetExceeded, CheckBudget, NestedTooDeep, SubschemaRole, abbreviated
-from .limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS, QUICK_STEPS, QUICK_VALUES, CheckTooDear
+from .limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS, QUICK_STEPS, QUICK_VALUES, CheckTooExpensive
 from .references import MAX_PATTERN_WEIGHT, Pattern, Resolved, Resolver, lookup
 
 # Meta-schemas in one piece: what the official ones accept, at a fifth of the cost.
@@ -110,11 +110,11 @@ class CompiledSchema:
     def quick_check(self, value: JsonValue, root: str) -> str | None:
         """See `Schema.quick_check`."""
         if sum(1 for _ in islice(_values_in(value), QUICK_VALUES + 1)) > QUICK_VALUES:
-            raise CheckTooDear
+            raise CheckTooExpensive
         try:
             return self._first_problems(self._validator, value, root, _PROBLEMS, max_steps=QUICK_STEPS)
         except BudgetExceeded:
-            raise CheckTooDear from None
+            raise CheckTooExpensive from None
 
     def _first_problems(
         self,

@@ -85,7 +85,7 @@ class Schema:
         """Return what `check` returns if that takes some ten milliseconds at most.
 
         Raises:
-            CheckTooDear: it takes longer: the value is large, or costs more than `QUICK_STEPS`.
+            CheckTooExpensive: it takes longer: the value is large, or costs more than `QUICK_STEPS`.
         """
         return self._compiled.quick_check(value, root)
 

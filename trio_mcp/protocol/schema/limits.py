@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 
-class CheckTooDear(Exception):
+class CheckTooExpensive(Exception):
     """A check was given up that takes too long to be made in one go."""
 
 

@@ -42,7 +42,7 @@ class Requirement(Protocol[T_co]):
 
         Raises:
             ValueError: it is not; the message says why.
-            DearCheck: that takes long to find out.
+            DeferredCheck: that takes long to find out.
         """
         ...
 

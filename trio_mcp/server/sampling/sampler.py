@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, TypeVar, Unpack, cast, overload
 from ... import types
 from ...base.checks import check_choice, check_int
 from ...runtime import Lane
-from ...runtime.loop_turn import is_dear, let_others_run
+from ...runtime.loop_turn import is_large, let_others_run
 from ...session import Call
 from .. import sampling
 from ..branching import BODY, BranchTerms, Messages, freeze_messages
 from ..options import ask_timeout
 from ..unawaited import Reporter, UnawaitedAnswer, waits_in_threads
-from ..values.schema_checks import DearCheck
+from ..values.schema_checks import DeferredCheck
 
 if TYPE_CHECKING:
     from ...types import JsonObject, JsonValue
@@ -305,7 +305,7 @@ class Sampler(Reporter):
 
 async def share_loop(value: object) -> None:
     """Let other tasks run before and after what walks through a large value: each walk takes tens of milliseconds."""
-    if is_dear(value):
+    if is_large(value):
         await let_others_run()
 
 
@@ -313,7 +313,7 @@ async def read_answer(required: sampling.attempts.Requirement[T], answer: types.
     """Return the value of an answer; an expensive check runs in a thread. Raises `ValueError` for an invalid answer."""
     try:
         return required.read(answer)
-    except DearCheck as check:
+    except DeferredCheck as check:
         # Its traceback holds this frame, which holds it.
-        deferred = cast("DearCheck[T]", check.with_traceback(None))
+        deferred = cast("DeferredCheck[T]", check.with_traceback(None))
     return await deferred.make()

@@ -64,7 +64,7 @@ class AnswerForm(ABC, Generic[T_co]):
 
         Raises:
             ValueError: the data does not match; the message says what is wrong.
-            DearCheck: that takes long to find out.
+            DeferredCheck: that takes long to find out.
         """
 
 

@@ -57,7 +57,7 @@ from ..tool_options import (
 )
 from ..values.callables import callable_name
 from ..values.results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
-from ..values.schema_checks import DearCheck
+from ..values.schema_checks import DeferredCheck
 from ..values.signature import Arguments, schema_arguments, signature_arguments
 from .task_calls import as_task, check_task, listed_execution
 
@@ -156,7 +156,7 @@ class Tool:
             run = partial(handler.run, self._arguments.bind(arguments), self._convert)
         except ValueError as error:
             return self._invalid(error)
-        except DearCheck as check:
+        except DeferredCheck as check:
             run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.admit is not None:
             handler.admit()
@@ -181,7 +181,11 @@ class Tool:
         )
 
     async def _run_if_valid(
-        self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane, parent: BranchTerms | None = None
+        self,
+        check: DeferredCheck[dict[str, object]],
+        call: Call,
+        place: Actor | Lane,
+        parent: BranchTerms | None = None,
     ) -> CallToolResult:
         try:
             values = await check.decide(self._handler.threads, call.actor.caller)

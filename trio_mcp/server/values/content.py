@@ -32,7 +32,7 @@ from ...types import (
     TextContent,
 )
 from .media import FileToRead, Media, may_read, media_block
-from .schema_checks import DearCheck
+from .schema_checks import DeferredCheck
 
 T = TypeVar("T")
 
@@ -208,7 +208,7 @@ def block_in_structure(owner: type, name: str) -> str:
 # reading files
 
 
-class FileRead(DearCheck[T]):
+class FileRead(DeferredCheck[T]):
     """The conversion of a result with files, which has to be made in a thread."""
 
     async def decide(self, threads: ThreadLimiter, caller: Hashable | None = None) -> T:

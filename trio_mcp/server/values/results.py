@@ -295,7 +295,7 @@ def schema_checked_result(declared: Schema, value: object) -> CallToolResult:
 
     Raises:
         ReturnError: the value does not match, or is not JSON.
-        DearCheck: that takes long to find out.
+        DeferredCheck: that takes long to find out.
     """
     if isinstance(value, CallToolResult):
         result, mismatch = with_text(value), STRUCTURE_MISMATCH

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from ... import server
 from ...protocol.schema.json_schema import Schema
-from ...protocol.schema.limits import CheckTooDear
+from ...protocol.schema.limits import CheckTooExpensive
 from ...runtime import ThreadLimiter
 from ...types import JsonValue
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _LIMITER: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("schema checks")
 
 
-class DearCheck(Exception, Generic[T]):
+class DeferredCheck(Exception, Generic[T]):
     """A check that has to be made in a thread; `decide` makes it, and what follows from it.
 
     Args:
@@ -68,13 +68,13 @@ def checked(schema: Schema, value: JsonValue, then: Callable[[str | None], T]) -
     """Return `then(problem)` with the problem of a value, or None.
 
     Raises:
-        DearCheck: the check would take long.
+        DeferredCheck: the check would take long.
     """
-    with suppress(CheckTooDear):
+    with suppress(CheckTooExpensive):
         return then(schema.quick_check(value))
     # After the block, so that the first error is not its context: their tracebacks would keep the value until the garbage
     # collector runs.
-    raise DearCheck(lambda: then(schema.check(value, pause=partial(time.sleep, 0))))
+    raise DeferredCheck(lambda: then(schema.check(value, pause=partial(time.sleep, 0))))
 
 
 # The errors of a validation in one line, for a log, a model or a user.

@@ -60,7 +60,7 @@ class Arguments(NamedTuple):
         context: the name of the parameter that takes the `Context`.
         returns: the return annotation, or `inspect.Signature.empty`.
         bind: returns validated keyword arguments. Raises `ValueError` if an argument is wrong, missing or unknown; the message
-            names each, and says why. Raises `DearCheck` if that takes long to find out.
+            names each, and says why. Raises `DeferredCheck` if that takes long to find out.
         kept: why the schema keeps `$ref`; None if it has none, or its author wrote it.
     """
 

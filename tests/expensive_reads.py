@@ -1,4 +1,4 @@
-"""A server whose resource is dear to find, and a record of when it is looked for and when other tasks have a turn."""
+"""A server whose resource is expensive to find, and a record of when it is looked for and when other tasks have a turn."""
 
 # The annotations are read when the function is made: they name a local function.
 
@@ -16,25 +16,25 @@ from trio_mcp.runtime.loop_turn import TURN
 CHARACTERS = 8_000
 READS = 60
 AT_ONCE = TURN // (2 * CHARACTERS) + 1
-"""URIs of so many characters that may be compared, with a template of two parts, in one turn."""
+"""How many URIs of `CHARACTERS` may be compared, with a template of two parts, in one turn."""
 
 
-class DearReads:
+class ExpensiveReads:
     """Attributes:
     events: the number of each request when its URI was compared with the template, and each turn of a bystander as "turn".
     """
 
     def __init__(self) -> None:
-        self.server, self.events = Server("dear"), list[str]()
+        self.server, self.events = Server("cost"), list[str]()
 
         def compared(path: str) -> str:
             self.events.append(path[:3])
             return path
 
-        async def dear(path: Annotated[str, AfterValidator(compared)]) -> str:
+        async def cost(path: Annotated[str, AfterValidator(compared)]) -> str:
             return path[:3]
 
-        self.server.add_resource("dear:/{+path}", dear)
+        self.server.add_resource("cost:/{+path}", cost)
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -64,12 +64,12 @@ class DearReads:
 ORDER = [f"{number:03}" for number in range(1, READS + 1)]
 
 
-def dear_uri(number: int, characters: int = CHARACTERS) -> str:
-    return f"dear:/{number:03}/{'a' * characters}"
+def expensive_uri(number: int, characters: int = CHARACTERS) -> str:
+    return f"cost:/{number:03}/{'a' * characters}"
 
 
-def dear_read(number: int) -> Json:
-    return {"jsonrpc": "2.0", "id": number, "method": "resources/read", "params": {"uri": dear_uri(number)}}
+def expensive_read(number: int) -> Json:
+    return {"jsonrpc": "2.0", "id": number, "method": "resources/read", "params": {"uri": expensive_uri(number)}}
 
 
-DEAR_READS = [dear_read(number) for number in range(1, READS + 1)]
+EXPENSIVE_READS = [expensive_read(number) for number in range(1, READS + 1)]
