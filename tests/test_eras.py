@@ -134,5 +134,5 @@ def test_a_decision_is_noticed(source: str) -> None:
         "text = 'since 2026-07-28 it may not'",
     ],
 )
-def test_what_is_no_decision_is_not_taken_for_one(source: str) -> None:
+def test_code_that_does_not_decide_by_era_is_not_reported(source: str) -> None:
     assert not list(decisions(source))

@@ -34,14 +34,14 @@ KEPT = [
 
 
 @pytest.mark.parametrize("error", KEPT, ids=lambda error: type(error).__name__)
-def test_an_error_anew_says_the_same(error: Exception) -> None:
+def test_a_copied_error_has_the_same_message(error: Exception) -> None:
     again = without_traceback(error)
     assert again is not error
     assert type(again) is type(error)
     assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
 
 
-def test_an_error_anew_holds_nothing_of_what_led_to_it() -> None:
+def test_a_copied_error_has_no_reference_to_its_cause() -> None:
     try:
         try:
             raise ValueError("inner")

@@ -145,7 +145,7 @@ def test_each_failure_is_a_record_and_the_first_of_a_kind_in_a_minute_have_their
     assert fail("add", Broken()).exc_info is not None
 
 
-def test_the_kinds_of_failures_that_are_told_apart_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_kinds_of_failures_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     failures, logger = FailureLog(clock=lambda: 0.0), peer_logger("trio_mcp.test")
     for number in range(MAX_TRACEBACKS * MAX_KINDS):
         failures.log(logger, str(number), "failed", Broken())
