@@ -167,7 +167,7 @@ async def test_a_missing_scope_is_requested_with_those_before_at_most_twice(worl
     assert "scope=read+write" in world.pages[1]
 
 
-async def test_a_server_that_asks_for_ever_more_scopes_gets_few_logins_for_a_request(world: World) -> None:
+async def test_a_server_that_always_asks_for_more_scopes_gets_few_logins_for_a_request(world: World) -> None:
     answers = [(403, f'Bearer error="insufficient_scope", scope="s{number}"') for number in range(9)]
     async with world.settings().open(URL) as authorizer:
         assert await send(authorizer, ResourceServer((401, "Bearer"), *answers)) == 403
@@ -379,7 +379,7 @@ async def test_a_token_is_not_sent_to_another_origin(world: World) -> None:
     assert server.sent == [None]
 
 
-async def test_an_issuer_that_moved_is_found_and_gets_a_registration_of_its_own(world: World) -> None:
+async def test_an_issuer_that_moved_is_found_and_gets_a_new_registration(world: World) -> None:
     store, moved = MemoryTokens(), "https://moved.example"
     await log_in(world.settings(store=store), URL)
     world.resource["authorization_servers"] = [moved]

@@ -77,7 +77,7 @@ def test_a_repr_has_no_secret(settings: object) -> None:
         (["canary"], TypeError),
     ],
 )
-def test_what_is_no_authentication_is_refused_before_anything_is_opened(auth: Any, error: type[Exception]) -> None:
+def test_an_invalid_auth_argument_is_rejected_before_anything_is_opened(auth: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="auth=") as caught:
         Client.connect(URL, auth=auth)
     assert "canary" not in str(caught.value)

@@ -302,7 +302,7 @@ def test_without_an_audience_nothing_is_served() -> None:
         {},
     ],
 )
-async def test_what_is_no_public_key_for_signatures_is_left_out(jwk: dict[str, Any]) -> None:
+async def test_keys_that_are_not_public_signature_keys_are_ignored(jwk: dict[str, Any]) -> None:
     good: Any = ISSUER.jwks["keys"][0]  # type: ignore[index,call-overload]
     bad = {**good, "kid": "bad", **jwk} if jwk else {}
     verifier = jwt(ISSUER.url, keys={"keys": [bad, "text", good]}, audience=AUDIENCE)

@@ -58,7 +58,7 @@ def test_a_resource_has_one_canonical_form(url: str, form: str) -> None:
         "https://mcp.example.com/" + "x" * 2_048,
     ],
 )
-def test_what_is_no_url_of_a_server_is_refused(url: str) -> None:
+def test_an_invalid_url_of_a_server_is_rejected(url: str) -> None:
     with pytest.raises(ValueError):
         split_url(url)
 
