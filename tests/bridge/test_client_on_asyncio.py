@@ -207,7 +207,7 @@ def test_what_a_handler_raises_reaches_the_call_and_not_the_loop(kind: type[Base
     run(main)
 
 
-def test_a_handler_that_raises_a_cancel_of_its_own_fails_its_call() -> None:
+def test_a_handler_that_raises_a_cancel_without_being_cancelled_fails_its_call() -> None:
     async def on_elicit(_asked: ElicitRequestFormParams) -> ElicitResult:
         raise asyncio.CancelledError
 

@@ -106,7 +106,7 @@ def test_a_coroutine_made_outside_of_both_loops_runs_on_the_one_that_awaits_it()
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
-def test_without_an_event_loop_the_error_says_so() -> None:
+def test_without_an_event_loop_the_error_names_the_cause() -> None:
     coroutine = Client.connect(Server("s")).open()
     with pytest.raises(Exception, match="unknown async library"):
         coroutine.send(None)
