@@ -26,7 +26,7 @@ def path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "debug", "told"), [(None, True, True), (None, False, None), (False, True, False), (True, False, True)]
 )
-def test_errors_are_told_with_debug_unless_the_server_forbids_it(
+def test_errors_are_shown_with_debug_unless_the_server_forbids_it(
     tmp_path: Path, option: bool | None, debug: bool, told: bool | None
 ) -> None:
     file = tmp_path / "told.py"

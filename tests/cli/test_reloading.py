@@ -217,7 +217,7 @@ async def test_a_link_that_leads_to_another_file_is_a_change(project: Project, n
         assert await show(client) == ("three a" if name == "reloaded_app.py" else "one c")
 
 
-async def test_two_versions_that_look_the_same_to_the_system_are_told_apart(project: Project) -> None:
+async def test_two_versions_with_the_same_file_times_are_distinguished(project: Project) -> None:
     async with project.served() as client:
         status = project.app.stat()
         app = project.edit('"one"', '"two"')
@@ -239,7 +239,7 @@ async def test_a_file_that_is_saved_while_it_is_imported_is_imported_once_more(p
         assert await show(client) == "one 3"
 
 
-async def test_a_module_that_writes_a_file_at_each_import_is_not_reloaded_for_ever(project: Project) -> None:
+async def test_a_module_that_writes_a_file_at_each_import_is_not_reloaded_endlessly(project: Project) -> None:
     async with project.served():
         same = "import pathlib; pathlib.Path(__file__).write_bytes(pathlib.Path(__file__).read_bytes())\n"
         said = await project.saved(project.write("reloaded_helper.py", f"TEXT = 'b'\n{same}"))
@@ -316,7 +316,7 @@ async def test_a_setting_that_needs_a_restart_is_named_until_it_is_as_it_was(pro
         assert "restart" not in await project.saved(project.edit('version="2"', 'version="1"'))
 
 
-async def test_old_code_is_let_go(project: Project) -> None:
+async def test_old_code_is_released(project: Project) -> None:
     import gc
     import weakref
 

@@ -91,7 +91,7 @@ def test_the_images_and_files_of_a_result_are_saved(
     assert unnamed(capfd.readouterr().err, f"saved {file}", "chart-2.png") == []
 
 
-def test_a_result_without_a_file_saves_nothing_and_says_so(
+def test_a_result_without_a_file_saves_nothing_and_is_reported(
     app: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "chart.png"

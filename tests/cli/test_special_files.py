@@ -162,9 +162,7 @@ def test_a_command_takes_regular_files_alone(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_discover_names_what_is_no_regular_file_and_goes_on(
-    kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_discover_names_special_files_and_goes_on(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_special(Path.home() / ".cursor" / "mcp.json", kind)
     (folder / "mcp.json").write_text('{"mcpServers": {"shop": {"command": "x"}}}')
     assert main(["discover"]) == Status.OK

@@ -178,7 +178,9 @@ def test_a_file_that_is_no_store_is_an_error_in_one_line(
     assert not (tmp_path / "none.db").exists()
 
 
-def test_what_is_no_file_is_named_as_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_for_a_path_that_is_not_a_file_names_its_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for name, word in ((str(tmp_path), "folder"), (str(pipe), "regular file"), ("~no such user/x", "home directory")):
