@@ -47,7 +47,7 @@ TABLE = {
         f"{SESSION}::test_after_the_last_attempt_an_invalid_answer_is_an_error_result",
     ],
     "a loop of more questions than the client allows rounds": [
-        f"{CLIENT}::test_a_server_that_asks_for_ever_is_left_after_max_rounds",
+        f"{CLIENT}::test_a_server_that_asks_endlessly_is_left_after_max_rounds",
         "our_client_stops_after_a_maximum_of_rounds",
     ],
     "a client that did not declare elicitation": [

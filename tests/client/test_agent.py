@@ -658,7 +658,7 @@ class Unused:
 
 
 @pytest.mark.parametrize("clients", [5, [5], "a client"])
-async def test_what_is_no_client_is_refused(clients: Any) -> None:
+async def test_an_invalid_client_is_rejected(clients: Any) -> None:
     with pytest.raises(TypeError, match="client"):
         await run_agent(ScriptedModel(), "?", clients)
 

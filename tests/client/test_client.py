@@ -170,7 +170,7 @@ async def test_a_flood_of_notifications_does_not_stop_calls(opening: Any) -> Non
     ],
     ids=str,
 )
-async def test_a_message_that_nobody_waits_for_is_ignored(opening: Any, message: Json) -> None:
+async def test_an_unexpected_message_is_ignored(opening: Any, message: Json) -> None:
     async with conversation(opening) as (client, wire, start):
         await wire.send(message)
         await works(client, wire, start)
@@ -203,7 +203,7 @@ async def test_a_call_that_was_answered_is_not_cancelled_afterwards(opening: Any
 
 
 @pytest.mark.parametrize("on_log", [None, lambda _params: None], ids=["without a handler", "with one"])
-async def test_a_modern_server_is_told_the_log_level_with_every_request_if_there_is_a_handler(on_log: Any) -> None:
+async def test_a_modern_server_receives_the_log_level_with_every_request_if_there_is_a_handler(on_log: Any) -> None:
     async with conversation(as_modern, on_log=on_log) as (client, wire, start):
         start(client.call_tool, "book")
         meta = (await wire.request("tools/call"))["params"]["_meta"]
@@ -211,7 +211,7 @@ async def test_a_modern_server_is_told_the_log_level_with_every_request_if_there
 
 
 @pytest.mark.parametrize("refuses", [False, True], ids=["agrees", "refuses"])
-async def test_a_legacy_server_is_told_the_log_level_once_if_it_has_logs(refuses: bool) -> None:
+async def test_a_legacy_server_receives_the_log_level_once_if_it_has_logs(refuses: bool) -> None:
     async with opening_client(mode="legacy", on_log=lambda _params: None) as (client, wire, opened):
         await handshake(wire, capabilities={"logging": {}})
         answered = wire.refuse("logging/setLevel", METHOD_NOT_FOUND) if refuses else wire.reply("logging/setLevel", {})
@@ -264,7 +264,7 @@ async def test_every_waiting_call_gets_disconnected_when_the_server_goes_away(op
             await client.ping()
 
 
-async def test_a_client_may_be_closed_from_other_tasks_at_once_and_its_calls_say_so(opening: Any) -> None:
+async def test_a_client_may_be_closed_from_several_tasks_and_its_calls_raise_an_error(opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         call = start(client.call_tool, "book")
         await wire.request("tools/call")

@@ -117,7 +117,7 @@ async def second_page_gone() -> AsyncIterator[tuple[Client, Wire, Start]]:
         yield client, wire, start
 
 
-async def test_a_cursor_that_is_refused_drops_all_pages_and_the_list_is_read_anew() -> None:
+async def test_a_cursor_that_is_refused_drops_all_pages_and_the_list_is_read_again() -> None:
     async with second_page_gone() as (client, wire, start):
         listing = start(client.list_tools)
         assert (await wire.refuse("tools/list", -32602))["params"]["cursor"] == "c"

@@ -92,7 +92,7 @@ async def test_a_client_that_is_closed_while_its_user_thinks_cancels_the_handler
         assert thinks.cancelled
 
 
-async def test_a_round_that_comes_as_the_connection_ends_asks_nobody() -> None:
+async def test_a_round_that_comes_as_the_connection_ends_asks_no_handler() -> None:
     asked: list[object] = []
     rounds = Rounds(Handlers(on_roots=lambda: asked.append(1) or []), 1)
     rounds.end(Disconnected("the server closed the connection"))
@@ -206,7 +206,7 @@ async def test_a_handler_that_ignores_its_cancel_keeps_no_connection_open() -> N
 # how many, and how long
 
 
-async def test_a_legacy_server_that_asks_more_at_once_than_is_allowed_is_told_the_limit() -> None:
+async def test_a_legacy_server_that_asks_too_much_at_once_gets_an_error_with_the_limit() -> None:
     thinks = Thinks()
     async with conversation(as_legacy, on_elicit=thinks, max_handlers=1) as (_client, wire, _start):
         await wire.ask("a", "elicitation/create", FORM)

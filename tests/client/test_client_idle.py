@@ -14,7 +14,7 @@ from trio_mcp.errors import RequestTimeout
 from trio_mcp.types import ProgressNotificationParams
 
 
-async def test_a_silent_server_is_given_up_and_told_so(opening: Any) -> None:
+async def test_a_call_to_a_silent_server_is_given_up_and_cancelled_there(opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         began = trio.current_time()
         call = start(client.call_tool, "book", idle_timeout=5)
@@ -25,7 +25,7 @@ async def test_a_silent_server_is_given_up_and_told_so(opening: Any) -> None:
         assert (await wire.notification("notifications/cancelled"))["requestId"] == request["id"]
 
 
-async def test_each_report_starts_the_time_anew_and_reaches_the_caller(opening: Any) -> None:
+async def test_each_report_restarts_the_time_and_reaches_the_caller(opening: Any) -> None:
     reports: list[ProgressNotificationParams] = []
     async with calling(opening, idle_timeout=5, on_progress=reports.append) as (wire, call, request):
         for progress in (1, 2, 3):
@@ -37,7 +37,7 @@ async def test_each_report_starts_the_time_anew_and_reaches_the_caller(opening: 
     assert [report.progress for report in reports] == [1, 2, 3]
 
 
-async def test_progress_for_ever_does_not_move_the_timeout_of_the_call(opening: Any) -> None:
+async def test_endless_progress_does_not_move_the_timeout_of_the_call(opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         began = trio.current_time()
         call = start(client.call_tool, "book", idle_timeout=5, timeout=12)

@@ -189,7 +189,7 @@ async def test_a_client_is_opened_once() -> None:
         await client.open()
 
 
-async def test_a_call_of_a_client_that_is_not_open_is_told_how_to_open_it() -> None:
+async def test_the_error_of_a_client_that_is_not_open_shows_how_to_open_it() -> None:
     with pytest.raises(Disconnected, match=naming("`async with Client.connect(...)")):
         await Client.connect(offering()).call_tool("greet", {"name": "A"})
 
@@ -284,7 +284,7 @@ async def test_who_iterates_when_another_task_leaves_sees_the_end(client: Client
 
 
 @pytest.mark.trio(run=trio.run)
-async def test_nothing_is_said_of_a_process_whose_end_nobody_knows_yet() -> None:
+async def test_the_error_omits_the_exit_of_a_process_while_it_is_unknown() -> None:
     command = [sys.executable, "-S", "-c", "import os, time; os.close(1); time.sleep(60)"]
     with trio.fail_after(BOUND), pytest.raises(Disconnected) as caught:
         await Client.connect(command, mode="legacy", shutdown_grace=0.1).open()

@@ -58,7 +58,7 @@ def meta_of(request: Json) -> Json:
 # the key
 
 
-async def test_each_call_has_a_key_of_its_own_if_the_server_knows_keys(mode: str) -> None:
+async def test_each_call_has_a_separate_key_if_the_server_knows_keys(mode: str) -> None:
     async with http(mode) as (client, wire, start):
         keys = []
         for _ in range(2):
@@ -267,7 +267,7 @@ async def test_the_error_of_a_call_is_not_repeated(mode: str) -> None:
         wire.nothing()
 
 
-async def test_a_server_that_does_not_know_the_outcome_says_so(mode: str) -> None:
+async def test_an_unknown_outcome_is_an_error(mode: str) -> None:
     async with http(mode) as (client, wire, start):
         call = start(client.call_tool, "book")
         lose(await wire.post())

@@ -123,7 +123,7 @@ async def test_data_is_the_value_that_the_tool_returned(mode: str, name: str, da
     ],
     ids=str,
 )
-def test_data_is_unwrapped_whoever_wrapped_it(content: Json, data: JsonValue) -> None:
+def test_data_is_unwrapped_for_every_server_that_wraps_it(content: Json, data: JsonValue) -> None:
     assert CallToolResult.model_validate(content).data == data
 
 
@@ -162,7 +162,7 @@ async def test_a_value_of_another_type_is_an_error_that_says_where(mode: str) ->
 
 
 @pytest.mark.parametrize("returns", [5, any, {}], ids=repr)
-async def test_what_is_no_type_is_refused_before_anything_is_sent(opening: Any, returns: Any) -> None:
+async def test_a_value_that_is_not_a_type_is_rejected_before_anything_is_sent(opening: Any, returns: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         with pytest.raises(TypeError, match=naming("returns")):
             await client.call_tool("number", returns=returns)
@@ -199,7 +199,7 @@ async def test_a_result_that_is_no_error_says_false(opening: Any, sent: Json) ->
     assert result.is_error is False
 
 
-def test_only_an_error_says_so_on_the_wire() -> None:
+def test_only_an_error_has_is_error_on_the_wire() -> None:
     content = [TextContent(text="x")]
     assert "isError" not in CallToolResult(content=content).wire()
     assert CallToolResult(content=content, is_error=True).wire()["isError"] is True

@@ -121,7 +121,7 @@ async def test_prompts_and_resources_may_ask_in_rounds_too(method: str, call: st
 
 
 @pytest.mark.parametrize("max_rounds", [0, 1, 3, MAX_ROUNDS])
-async def test_a_server_that_asks_for_ever_is_left_after_max_rounds(max_rounds: int) -> None:
+async def test_a_server_that_asks_endlessly_is_left_after_max_rounds(max_rounds: int) -> None:
     seen: list[object] = []
     async with conversation(as_modern, on_elicit=lambda params: seen.append(params) or accept()) as (
         client,

@@ -157,7 +157,7 @@ INVALID_ANSWERS = [
 
 
 @pytest.mark.parametrize("given", INVALID_ANSWERS, ids=["role", "result", "one id twice"])
-async def test_what_is_no_answer_of_a_model_is_not_sent(given: CreateMessageResult) -> None:
+async def test_an_invalid_answer_of_a_model_is_not_sent(given: CreateMessageResult) -> None:
     handlers: Json = {"on_sample": lambda _: given, "sample_tools": True}
     assert (await legacy_answer(SAMPLE_QUESTION, **handlers))["error"]["code"] == INTERNAL_ERROR
     await modern_error(SAMPLE_QUESTION, LocalProtocolError, **handlers)

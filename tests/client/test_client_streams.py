@@ -121,7 +121,7 @@ async def test_a_server_that_keeps_no_streams_is_asked_once(status: int) -> None
         wire.nothing()
 
 
-async def test_a_server_that_is_away_is_asked_less_and_less_often_and_not_for_ever() -> None:
+async def test_a_server_that_is_away_is_asked_with_growing_pauses_and_a_limit() -> None:
     async with calling() as (wire, call, post):
         post.pieces(event(id="1-0", retry=100))
         times = []

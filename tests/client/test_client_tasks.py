@@ -360,7 +360,7 @@ async def test_a_tool_that_is_no_task_is_named_with_the_cure(bench: Bench) -> No
             await client.start_tool("plain")
 
 
-async def test_wrong_arguments_are_told_before_anything_is_sent(bench: Bench) -> None:
+async def test_wrong_arguments_are_an_error_before_anything_is_sent(bench: Bench) -> None:
     async with bench.client("modern") as client:
         for ttl in (0, -1, float("inf")):
             with pytest.raises(ValueError, match="ttl"):

@@ -221,7 +221,7 @@ async def test_the_number_of_questions_has_a_limit() -> None:
     assert "tasks/update" not in answers.seen
 
 
-async def test_a_task_that_asks_for_ever_is_ended_by_the_limit_of_rounds() -> None:
+async def test_a_task_that_asks_endlessly_is_ended_by_the_limit_of_rounds() -> None:
     answers = Answers(
         tools_call=[created()],
         tasks_get=[asks(str(number)) for number in range(100)],
@@ -370,7 +370,7 @@ async def test_a_call_that_asked_for_a_task_is_withdrawn_by_the_id_of_the_task()
 
 
 @pytest.mark.parametrize("answer", [{"task": old(taskId="x" * 2000)}, {"task": 3}, said("no task")])
-async def test_what_is_no_task_is_dropped_when_it_comes_too_late(answer: Json) -> None:
+async def test_a_late_answer_that_is_not_a_task_is_dropped(answer: Json) -> None:
     async with conversation(as_legacy_tasks) as (client, wire, start):
         call = start(client.call_tool, "book", timeout=5)
         await wire.reply("tools/list", TASK_TOOLS)

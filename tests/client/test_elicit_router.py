@@ -170,7 +170,7 @@ def test_a_question_has_one_handler() -> None:
 
 
 @pytest.mark.parametrize("wrong", [lambda: ElicitRouter(default=3), lambda: ElicitRouter().on("a", 3)])
-def test_what_is_no_handler_or_no_key_is_a_type_error(wrong: object) -> None:
+def test_an_invalid_handler_or_key_is_a_type_error(wrong: object) -> None:
     with pytest.raises(TypeError):
         wrong()
     with pytest.raises(TypeError):

@@ -339,7 +339,7 @@ async def test_a_group_may_be_opened_in_one_task_and_closed_in_another() -> None
         await group.call_tool("files_read", {"path": "a"})
 
 
-async def test_a_group_that_is_not_open_says_so() -> None:
+async def test_a_group_that_is_not_open_raises_an_error() -> None:
     group = ClientGroup({"files": files()})
     for use in (
         group.call_tool("files_read"),

@@ -96,7 +96,7 @@ async def test_an_agent_may_have_clients_and_groups_at_once(mode: str) -> None:
     assert texts(results_in(result.messages)) == ["rain", "deleted b"]
 
 
-async def test_two_clients_with_one_name_are_told_of_groups() -> None:
+async def test_the_error_for_two_clients_with_one_name_suggests_a_group() -> None:
     with trio.fail_after(BOUND):
         async with Client.connect(files()) as one, Client.connect(weather()) as other:
             with pytest.raises(ConfigurationError, match=naming("read", "files", "weather", "ClientGroup")):
@@ -189,7 +189,7 @@ async def test_a_server_that_is_down_takes_no_run_down_and_its_calls_are_error_r
 # a loop of the program's own
 
 
-async def test_a_loop_of_its_own_gets_tools_for_an_api_and_results_for_it(mode: str) -> None:
+async def test_a_custom_loop_gets_tools_for_an_api_and_results_for_it(mode: str) -> None:
     with trio.fail_after(BOUND):
         async with group_of(mode) as group:
             tools = await list_model_tools(group, without=["*_delete"])

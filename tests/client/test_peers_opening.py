@@ -57,7 +57,7 @@ SAYINGS: list[tuple[int, Any]] = [
 
 
 @pytest.mark.parametrize(("status", "body"), SAYINGS)
-async def test_a_session_that_is_lost_is_opened_again_however_the_server_says_so(status: int, body: Any) -> None:
+async def test_a_lost_session_is_opened_again_for_each_form_of_the_error(status: int, body: Any) -> None:
     async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
         post = await wire.post()

@@ -202,7 +202,9 @@ async def test_a_stream_that_breaks_off_says_why(end: Answer, why: str) -> None:
     ],
     ids=["404", "404 with a page", "redirect", "500", "silence"],
 )
-async def test_a_request_that_is_not_taken_is_told_so_and_the_channel_goes_on(answer: Answer, names: list[str]) -> None:
+async def test_a_request_that_is_not_taken_gets_an_error_and_the_channel_goes_on(
+    answer: Answer, names: list[str]
+) -> None:
     async with talking(saying()) as (channel, wire, _):
         async with posting(channel, wire) as posted:
             answer(posted)
