@@ -302,6 +302,6 @@ def test_an_answer_without_counts_of_tokens_has_no_usage() -> None:
 @pytest.mark.parametrize(
     "broken", [{}, {"choices": [], "model": "m"}, {"choices": [{}], "model": "m"}, {"choices": [1], "model": "m"}]
 )
-def test_what_is_no_answer_is_rejected(broken: dict[str, Any]) -> None:
+def test_an_invalid_answer_is_rejected(broken: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         openai_result(broken)

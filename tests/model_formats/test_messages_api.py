@@ -363,6 +363,6 @@ def test_a_stop_reason_is_translated_or_stays_as_it_is(theirs: Any, ours: str | 
 @pytest.mark.parametrize(
     "broken", [{}, {"content": "x", "model": "m"}, {"content": []}, {"content": [{"type": "x"}], "model": "m"}]
 )
-def test_what_is_no_answer_is_rejected(broken: dict[str, Any]) -> None:
+def test_an_invalid_answer_is_rejected(broken: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         anthropic_result(broken)
