@@ -139,7 +139,7 @@ async def test_a_cookie_that_the_api_sets_is_not_sent_beside_that_of_the_client(
         assert (await api.sent(operation())).headers["cookie"] == "own=1"
 
 
-def test_a_client_with_a_query_of_its_own_is_refused() -> None:
+def test_a_client_with_a_default_query_is_rejected() -> None:
     api = Api()
     api.make_client(params={"key": "own"})
     with pytest.raises(ValueError, match="credentials="):
@@ -264,7 +264,9 @@ async def test_a_redirect_within_the_origin_is_followed_with_credentials(status:
 
 
 @pytest.mark.parametrize(("status", "sent"), [(303, ("GET", b"")), (307, ("POST", b'{"a":1}')), (302, None)])
-async def test_a_body_is_sent_again_only_where_the_status_says_so(status: int, sent: tuple[str, bytes] | None) -> None:
+async def test_a_body_is_sent_again_only_where_the_status_requires_it(
+    status: int, sent: tuple[str, bytes] | None
+) -> None:
     def respond(request: httpx2.Request) -> httpx2.Response:
         moved = request.url.path == "/v1/x"
         return httpx2.Response(status, headers={"location": "/v1/y"}) if moved else httpx2.Response(200, json={})
@@ -280,7 +282,7 @@ WRONG_URLS = ["http://[", "https://[::1", "https://[1.2.3.4]/", "https://api.exa
 
 
 @pytest.mark.parametrize("location", WRONG_URLS, ids=[each[:30] for each in WRONG_URLS])
-async def test_a_redirect_to_what_is_no_url_is_an_error_and_no_bug(
+async def test_a_redirect_to_an_invalid_url_is_an_error_for_the_model(
     location: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = always(302, headers={"location": location})
@@ -289,7 +291,9 @@ async def test_a_redirect_to_what_is_no_url_is_an_error_and_no_bug(
     assert bugs_in(caplog) == []
 
 
-async def test_an_argument_that_makes_too_long_a_url_is_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_argument_that_makes_too_long_a_url_is_an_error_that_names_the_length(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     api = Api()
     result = await api.call(operation([param("q")]), {"q": "x" * 100_000})
     assert (result.is_error, len(api.requests)) == (True, 0)

@@ -167,7 +167,7 @@ def test_an_error_in_yaml_names_the_line() -> None:
         "https://api.example/openapi.json",
     ],
 )
-def test_what_is_no_document_is_refused(source: Any) -> None:
+def test_an_invalid_document_is_rejected(source: Any) -> None:
     with pytest.raises(OpenApiError):
         names(source)
 
@@ -270,7 +270,7 @@ async def test_a_document_that_cannot_be_fetched_is_an_error() -> None:
         await fetch_openapi("openapi.json", Api(respond).client)
 
 
-def test_a_server_with_tools_of_its_own_gets_those_of_a_document_too() -> None:
+def test_a_server_that_has_tools_gets_those_of_a_document_too() -> None:
     server = Server("mine")
 
     @server.tool

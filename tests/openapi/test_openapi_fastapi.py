@@ -122,7 +122,7 @@ async def test_arguments_are_validated_before_anything_is_sent(mode: str) -> Non
 
 
 @BOTH
-async def test_a_recursive_schema_keeps_its_reference_and_the_report_says_so(mode: str) -> None:
+async def test_a_recursive_schema_keeps_its_reference_and_the_report_mentions_it(mode: str) -> None:
     async with shopping(mode) as client:
         assert (await call(client, "get_tree")).data == {"name": "root", "children": [{"name": "leaf", "children": []}]}
     (tree,) = [each for each in shop().report.taken if each.tool == "get_tree"]

@@ -193,7 +193,7 @@ async def test_a_type_of_a_file_that_would_be_a_header_is_refused() -> None:
     assert (result.is_error, api.requests) == (True, [])
 
 
-async def test_json_is_preferred_among_the_forms_of_a_body_and_the_report_says_so() -> None:
+async def test_json_is_preferred_among_the_forms_of_a_body_and_the_report_mentions_it() -> None:
     content = {"application/xml": {}, "multipart/form-data": {}, "application/json": {}}
     server = Api().server(operation(method="post", requestBody={"content": content, "required": True}))
     assert server.tools[0].model.input_schema["required"] == ["body"]

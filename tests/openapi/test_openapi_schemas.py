@@ -245,7 +245,7 @@ def test_a_form_is_searched_for_files_within_a_limit(schemas: Json) -> None:
     assert Api().server(source).report.left_out == ()
 
 
-def test_an_operation_with_a_wrong_output_schema_has_none_and_the_report_says_so() -> None:
+def test_an_operation_with_a_wrong_output_schema_has_none_and_the_report_mentions_it() -> None:
     for schema in ({"$ref": "other.json"}, {"type": "nonsense"}):
         content = {"application/json": {"schema": schema}}
         server = Api().server(operation(responses={"200": {"description": "", "content": content}}))
