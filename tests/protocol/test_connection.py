@@ -134,7 +134,7 @@ def test_a_server_takes_initialize_and_ping_before_anything_else() -> None:
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "logging/setLevel"])
-def test_a_call_before_initialize_is_refused_and_told_both_ways_out(method: str) -> None:
+def test_a_call_before_initialize_is_rejected_and_the_error_names_both_alternatives(method: str) -> None:
     refused(Connection(Side.CLIENT).receive(Request(1, method, {})), INVALID_REQUEST, 1, "initialize", PROTOCOL_VERSION)
 
 
@@ -412,7 +412,7 @@ def test_a_withdrawal_tells_the_peer_once(client: Connection) -> None:
     assert client.withdraw(request, "again") is None
 
 
-def test_the_withdrawal_of_an_answered_or_unknown_request_tells_nobody(client: Connection) -> None:
+def test_withdrawing_an_answered_or_unknown_request_sends_nothing(client: Connection) -> None:
     request = asked(client, "ping")
     client.receive(Response(request, {}))
     assert client.withdraw(request, "late") is None

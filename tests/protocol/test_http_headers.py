@@ -100,7 +100,7 @@ READ_DIFFERENTLY = ["\u00e9", "\u00c3\u00a9", "a\tb", "\x7f", "=?base64?\u00e9?=
 
 
 @pytest.mark.parametrize("sent", [*BAD_BASE64, *READ_DIFFERENTLY])
-def test_what_is_no_base64_or_may_be_read_differently_by_intermediaries_is_refused(sent: str) -> None:
+def test_invalid_or_ambiguous_base64_is_rejected(sent: str) -> None:
     with pytest.raises(RemoteProtocolError, match="mcp-name") as refused:
         decode_value("mcp-name", sent)
     assert refused.value.code == -32020

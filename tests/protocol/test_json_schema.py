@@ -164,7 +164,7 @@ def test_items_that_are_left_are_unevaluated() -> None:
 # What is told
 
 
-def test_the_first_problems_are_told_with_their_paths() -> None:
+def test_the_first_problems_are_reported_with_their_paths() -> None:
     schema: JsonObject = {"properties": {"rows": {"items": {"properties": {"price": {"type": "number"}}}}}}
     value: JsonValue = {"rows": [{"price": 1}, *[{"price": "x"}] * 9]}
     told = problems(schema, value, "arguments")
@@ -212,7 +212,7 @@ def test_a_large_value_is_not_repeated(value: JsonValue) -> None:
         ({"$ref": f"{DRAFT_2020}#/title"}, "is not of type"),
     ],
 )
-def test_what_is_no_good_schema_is_refused(schema: JsonValue, reason: str) -> None:
+def test_an_invalid_schema_is_rejected(schema: JsonValue, reason: str) -> None:
     assert reason in flaw(schema)
 
 

@@ -183,12 +183,12 @@ def test_an_invalid_id_is_refused_and_not_echoed(id: str) -> None:
 
 
 @pytest.mark.parametrize("value", [True, False, None, 1.0, [], {}, SAFE + 1, "x" * 257, "\ud800" * 86, b"1"])
-def test_what_is_no_id(value: object) -> None:
+def test_invalid_ids(value: object) -> None:
     assert not is_request_id(value)
 
 
 @pytest.mark.parametrize("members", BAD_ANSWERS.split())
-def test_a_malformed_answer_names_the_request_it_fails_and_nobody_to_answer(members: str) -> None:
+def test_a_malformed_answer_names_the_request_it_fails_and_is_not_answered(members: str) -> None:
     outcome = refused(f'{{"jsonrpc":"2.0","id":5,{members}}}')
     assert (outcome.error.code, outcome.error.request_id) == (INVALID_REQUEST, None)
     assert outcome.answers == 5

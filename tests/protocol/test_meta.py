@@ -109,7 +109,7 @@ def test_a_key_that_is_missing_or_has_the_wrong_type_is_named(broken: JsonObject
 
 
 @pytest.mark.parametrize("version", ["1900-01-01", "2025-11-25", ""])
-def test_a_version_that_no_modern_request_can_have_is_told_before_anything_else(version: str):
+def test_a_version_that_no_modern_request_can_have_is_reported_first(version: str):
     with pytest.raises(RemoteProtocolError) as caught:
         terms_of({"_meta": {PROTOCOL_VERSION: version}})
     assert caught.value.code == -32022

@@ -209,7 +209,7 @@ def test_a_state_opens_only_for_what_it_was_sealed_for(state: str, asked: dict[s
     assert refusal(state, **asked) == reason
 
 
-def test_what_a_state_says_is_read_whoever_brings_it_and_only_if_this_server_sealed_it() -> None:
+def test_a_state_is_read_for_any_caller_but_only_if_this_server_sealed_it() -> None:
     clock = Clock()
     own = sealer(clock=clock)
     state = seal(own, {"node": "here"})
@@ -283,7 +283,7 @@ def test_a_digest_tells_everything_else_apart() -> None:
     assert len(digests) == len(set(digests))
 
 
-def test_a_digest_of_what_is_no_json_is_refused() -> None:
+def test_a_digest_of_a_value_that_is_not_json_is_rejected() -> None:
     with pytest.raises(ValueError):
         digest("t", {"a": float("nan")})
 

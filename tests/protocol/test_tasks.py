@@ -240,7 +240,7 @@ def test_a_created_task_is_flat_in_the_extension_and_nested_in_2025_11_25(spec_d
     validator(spec_dir, NEWEST_LEGACY, "CreateTaskResult").validate(nested)
 
 
-def test_a_task_without_an_end_says_so_with_a_null():
+def test_a_task_without_an_expiry_has_a_null_ttl():
     assert shown(modern.encode_created_task(TaskState(FOREVER)))["ttlMs"] is None
     assert shown(legacy.encode_created_task(TaskState(FOREVER)))["task"]["ttl"] is None
 

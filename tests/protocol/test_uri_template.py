@@ -44,7 +44,7 @@ NO_TEMPLATES = {
 
 
 @pytest.mark.parametrize(("reason", "templates"), NO_TEMPLATES.items())
-def test_what_is_no_template_is_refused(reason: str, templates: str) -> None:
+def test_an_invalid_template_is_rejected(reason: str, templates: str) -> None:
     assert [text for text in templates.split() if reason not in flaw(text)] == []
 
 
