@@ -294,7 +294,7 @@ async def test_changes_of_lists_and_of_resources_reach_the_host(way: str, host: 
 
 @host_eras
 @server_eras
-async def test_the_server_is_told_who_the_host_is_and_what_it_can_do(host: str, server: str) -> None:
+async def test_the_server_receives_the_info_and_capabilities_of_the_host(host: str, server: str) -> None:
     for way in ("alone", "mounted"):
         far = Far(server)
         async with near(way, host, far, name="me", on_roots=list) as found:

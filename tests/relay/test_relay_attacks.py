@@ -277,7 +277,7 @@ async def test_a_host_may_begin_with_anything_and_still_open_a_session(first: by
 LARGE = "x" * 1024 * 1024
 
 
-async def test_only_so_many_bytes_wait_for_a_server_that_reads_nothing() -> None:
+async def test_the_bytes_that_wait_for_a_server_that_does_not_read_are_limited() -> None:
     """Also of requests that the proxy changes."""
     async with relayed(reads=False) as proxy:
         await proxy.host.send(modern("discover", "server/discover", {}))
@@ -290,7 +290,7 @@ async def test_only_so_many_bytes_wait_for_a_server_that_reads_nothing() -> None
         assert (await proxy.host.receive())["error"]["code"] == -32000
 
 
-async def test_only_so_many_bytes_wait_until_the_server_is_reached() -> None:
+async def test_the_bytes_that_wait_until_the_server_is_reached_are_limited() -> None:
     async with relayed() as proxy:
         await proxy.host.send(initialize({}))
         for number in range(24):

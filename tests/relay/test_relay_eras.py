@@ -226,7 +226,7 @@ async def test_an_error_of_the_server_keeps_its_code_and_data(host: str, server:
 
 
 @both_eras
-async def test_a_failure_of_the_provider_is_told_without_its_words(host: str, server: str) -> None:
+async def test_a_failure_of_the_provider_is_reported_without_its_message(host: str, server: str) -> None:
     model = Model(fails=ProviderError("sk-secret", kind=ProviderErrorKind.TIMEOUT))
     async with connected(host, Behind(server), model) as client:
         try:

@@ -29,7 +29,7 @@ async def test_each_session_has_a_connection_to_the_server() -> None:
             assert (await reply.end()).json == result(2, x=text)
 
 
-async def test_requests_of_one_id_and_one_token_are_told_apart() -> None:
+async def test_requests_with_the_same_id_and_token_are_kept_apart() -> None:
     """Some hosts number every request 1, and hosts that share a connection know nothing of each other."""
     async with proxied() as hosts:
         server = await hosts.discovered()
@@ -65,7 +65,7 @@ async def test_a_sample_of_a_session_is_answered_and_other_questions_come_on_the
         assert (await reply.end()).events == [ask("r", "x/unknown", {"a": 1}), result(2)]
 
 
-async def test_members_that_nobody_knows_pass_beside_those_of_json_rpc() -> None:
+async def test_unknown_members_pass_beside_those_of_json_rpc() -> None:
     """Also where the ids are others on both sides, and what passes is written again."""
     async with proxied() as hosts:
         headers, server = await hosts.open_session()

@@ -341,7 +341,7 @@ async def test_a_request_that_breaks_the_rules_does_not_reach_the_provider(param
         assert not model.asked
 
 
-async def test_only_so_many_samples_are_answered_at_a_time() -> None:
+async def test_the_number_of_concurrent_samples_is_limited() -> None:
     model = Model(held=True)
     async with relayed(model, max_answering=2) as proxy:
         await proxy.open_legacy()

@@ -171,7 +171,7 @@ async def test_each_round_carries_only_its_own_answers_and_state() -> None:
         assert second["params"] == {**first["params"], "inputResponses": {"b": HELLO}}
 
 
-async def test_the_proxy_answers_only_so_many_rounds_in_a_row() -> None:
+async def test_the_rounds_that_the_proxy_answers_in_a_row_are_limited() -> None:
     async with relayed() as proxy:
         request_id = (await called(proxy))["id"]
         for _ in range(MAX_ROUNDS):
