@@ -165,7 +165,7 @@ def table_of(account: TableAccount) -> OldestFirst[str, None]:
     )
 
 
-def test_a_caller_over_its_share_of_the_budget_loses_what_is_kept_of_its_own() -> None:
+def test_a_caller_over_its_share_of_the_budget_loses_its_stored_data() -> None:
     budget = MemoryBudget(1000)
     account = budget.open_table()
     table = table_of(account)

@@ -34,7 +34,7 @@ def test_where_nothing_is_left_nothing_is_begun() -> None:
         branch.check()
 
 
-def test_what_was_used_in_vain_is_counted_and_refuses_nobody_yet() -> None:
+def test_a_count_over_the_budget_is_recorded_and_only_the_check_raises() -> None:
     budget = TokenBudget(10)
     budget.count(11)
     assert budget.used == 11

@@ -37,7 +37,7 @@ async def test_tasks_that_become_ready_together_share_the_turns() -> None:
     assert max(await works_by_turn(100, TURN // 2 + 1)) <= 2
 
 
-async def test_what_fits_into_a_turn_waits_for_nobody() -> None:
+async def test_work_that_fits_into_a_turn_does_not_wait() -> None:
     # Trio runs the tasks of a turn in any order, so that the bystander may come between them.
     assert sum(done > 0 for done in await works_by_turn(10, TURN // 10)) <= 2
 
@@ -62,7 +62,7 @@ async def test_a_task_that_is_cancelled_before_its_turn_does_not_hold_up_the_nex
     assert passed == ["first", "last"]
 
 
-async def test_a_cancel_does_not_end_a_turn_that_nobody_else_waits_for() -> None:
+async def test_a_cancel_does_not_end_a_turn_without_waiters() -> None:
     turn = LoopTurn()
     turn.spent = TURN + 1
     with trio.CancelScope() as scope:

@@ -29,7 +29,7 @@ async def test_an_answer_reaches_the_one_who_waits_under_its_key() -> None:
     assert await second.take() == "for b"
 
 
-async def test_an_answer_to_a_question_nobody_asked_is_dropped_and_counted() -> None:
+async def test_an_answer_to_an_unknown_question_is_dropped_and_counted() -> None:
     mailbox = Mailbox()
     assert not mailbox.post("a", "unsolicited")
     assert not mailbox.post("a", Disconnected("unsolicited"))
@@ -44,7 +44,7 @@ async def test_the_first_answer_wins_and_the_second_is_dropped() -> None:
     assert await slot.take() == "first"
 
 
-async def test_giving_up_wakes_whoever_still_waits(autojump_clock: MockClock) -> None:
+async def test_giving_up_wakes_the_waiting_task(autojump_clock: MockClock) -> None:
     slot = Mailbox().open("a", str)
 
     async def waits() -> None:

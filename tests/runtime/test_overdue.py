@@ -47,7 +47,7 @@ def counted(supervisor: Supervisor) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("reason", list(CancelReason))
-async def test_a_body_that_ignores_its_cancel_is_told_of_a_grace_later(
+async def test_a_body_that_ignores_its_cancel_is_reported_after_the_grace_period(
     autojump_clock: MockClock, reason: CancelReason
 ) -> None:
     ended = Ended()
@@ -73,7 +73,7 @@ async def test_the_earlier_of_cancel_and_deadline_counts_and_a_second_cancel_giv
         assert await ended.first() == (1 + GRACE, Cancelled(CancelReason.CLIENT))
 
 
-async def test_bodies_that_ignore_their_deadlines_are_told_of_a_grace_later_each(
+async def test_bodies_that_ignore_their_deadlines_are_each_reported_after_the_grace_period(
     autojump_clock: MockClock,
 ) -> None:
     ended = Ended()
@@ -123,7 +123,7 @@ async def test_an_actor_that_had_the_time_but_no_turn_of_the_loop_is_not_stuck(m
         assert (counted(supervisor), supervisor.statistics().ever_stuck) == ((0, 0, 0), 0)
 
 
-async def test_an_actor_that_swallows_its_cancel_for_ever_is_stuck_too(autojump_clock: MockClock) -> None:
+async def test_an_actor_that_always_swallows_its_cancel_is_stuck_too(autojump_clock: MockClock) -> None:
     ended = Ended()
 
     async def swallows(_actor: Actor) -> None:
@@ -273,7 +273,7 @@ async def test_a_drain_that_has_begun_goes_on_when_the_last_actor_is_stuck(autoj
         assert trio.current_time() == GRACE
 
 
-async def test_what_a_drain_leaves_behind_is_told_of(autojump_clock: MockClock) -> None:
+async def test_actors_that_a_drain_leaves_behind_are_reported(autojump_clock: MockClock) -> None:
     ended = Ended()
     async with open_supervisor(grace=GRACE) as supervisor:
         supervisor.start(deaf, ended)
@@ -281,7 +281,7 @@ async def test_what_a_drain_leaves_behind_is_told_of(autojump_clock: MockClock) 
         assert ended.outcomes == [(12, Cancelled(CancelReason.SHUTDOWN))]
 
 
-async def test_what_is_stuck_when_the_block_is_left_is_told_of_as_well(autojump_clock: MockClock) -> None:
+async def test_actors_that_are_stuck_when_the_block_ends_are_reported_too(autojump_clock: MockClock) -> None:
     ended = Ended()
     async with open_supervisor(grace=GRACE) as supervisor:
         supervisor.start(deaf, ended)
@@ -293,7 +293,7 @@ async def test_what_is_stuck_when_the_block_is_left_is_told_of_as_well(autojump_
 # what it costs
 
 
-async def test_a_call_without_a_deadline_that_nobody_cancels_starts_no_task(autojump_clock: MockClock) -> None:
+async def test_a_call_without_a_deadline_or_a_cancel_starts_no_task(autojump_clock: MockClock) -> None:
     async with open_supervisor() as supervisor:
         before = trio.lowlevel.current_statistics().tasks_living
         supervisor.start(forever, Ended())

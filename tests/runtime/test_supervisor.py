@@ -50,7 +50,7 @@ async def test_a_body_that_returns_has_its_value_as_outcome(supervisor: Supervis
     assert Returned("done") == await outcome_of(supervisor, quick)
 
 
-async def test_the_outcome_is_told_after_the_actor_is_gone(supervisor: Supervisor) -> None:
+async def test_the_outcome_is_reported_after_the_actor_has_ended(supervisor: Supervisor) -> None:
     seen: list[tuple[int, ActorState]] = []
     done = trio.Event()
 
