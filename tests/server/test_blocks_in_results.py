@@ -215,7 +215,7 @@ def test_the_type_is_given_or_shown_by_the_first_bytes(media: Any, kind: str, mi
         (b"a", "a", BlobResourceContents(uri="file:///a", mime_type="application/octet-stream", blob="YQ==")),
     ],
 )
-def test_a_file_is_text_if_its_type_says_so(data: bytes, name: str, contents: object) -> None:
+def test_a_file_is_text_if_it_has_a_text_type(data: bytes, name: str, contents: object) -> None:
     assert File(data=data, name=name).block() == EmbeddedResource(resource=contents)  # type: ignore[arg-type]
 
 

@@ -616,7 +616,7 @@ async def test_a_branch_that_may_not_ask_the_user_raises_and_asks_nothing(mode: 
     assert await text_of(body, mode=mode) == "answer 1, answer 2, accept"
 
 
-async def test_the_model_is_told_of_a_branch_that_may_not_ask() -> None:
+async def test_the_model_learns_that_a_branch_may_not_ask() -> None:
     async def body(ctx: Context) -> str:
         await ctx.branch_all(lambda child: child.branch(lambda c: c.elicit("?", bool), allow_elicit=False))
         return "never"

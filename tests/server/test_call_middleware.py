@@ -256,7 +256,7 @@ async def test_a_nursery_around_the_body_does_not_wrap_its_error() -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_each_run_of_the_body_has_steps_and_questions_of_its_own(mode: Any) -> None:
+async def test_each_run_of_the_body_has_separate_steps_and_questions(mode: Any) -> None:
     events: list[str] = []
     server = Server("tester", middleware=[retry])
 
@@ -407,7 +407,7 @@ async def test_it_has_to_be_registered_before_the_server_is_served() -> None:
             server.middleware(retry)
 
 
-def test_what_is_no_async_function_of_two_is_refused() -> None:
+def test_middleware_must_be_an_async_function_of_two_arguments() -> None:
     def plain(call: CallRequest, handler: CallHandler) -> None: ...
 
     async def one(call: CallRequest) -> None: ...

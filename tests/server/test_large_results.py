@@ -233,7 +233,7 @@ async def test_what_is_kept_at_the_end_of_the_service_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["modern", "legacy"])
-async def test_a_result_for_which_there_is_no_room_is_an_error_that_says_so(legacy: bool) -> None:
+async def test_a_result_for_which_there_is_no_room_is_an_error_that_names_the_limit(legacy: bool) -> None:
     budget = MemoryBudget(200_000)
     async with talk_to(limited(memory=budget)) as talk:
         if legacy:

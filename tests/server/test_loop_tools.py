@@ -366,7 +366,7 @@ async def test_odd_tools_of_a_client_are_left_out_of_a_loop(caplog: pytest.LogCa
         assert [text for text in texts if unnamed(text, name, "left out") == []]
 
 
-async def test_two_clients_with_one_tool_are_told_of_groups() -> None:
+async def test_the_error_for_two_clients_with_one_tool_suggests_a_group() -> None:
     async with Client.connect(library()) as one, Client.connect(library()) as other:
         async with MockClient().context() as ctx:
             with pytest.raises(ValueError, match=naming("lend", "ClientGroup")):

@@ -132,7 +132,7 @@ async def test_a_prompt_publishes_the_questions_that_it_asks_by_key() -> None:
     assert asked.key == "whom"
 
 
-async def test_a_tool_error_in_a_prompt_is_told_in_its_own_words() -> None:
+async def test_a_tool_error_in_a_prompt_keeps_its_message() -> None:
     def fail() -> str:
         raise ToolError("There is nothing to write about.")
 

@@ -61,7 +61,7 @@ async def test_a_schema_by_hand_is_listed_as_it_was_written() -> None:
         ({"country": "FR", "city": 3}, "city"),
     ],
 )
-async def test_arguments_that_break_it_are_told_to_the_model(arguments: Json, named: str) -> None:
+async def test_invalid_arguments_are_reported_to_the_model(arguments: Json, named: str) -> None:
     async def send(arguments: JsonObject) -> None:
         raise AssertionError(arguments)
 
@@ -103,7 +103,7 @@ async def test_a_result_may_be_any_json_that_fits(value: object) -> None:
     assert len(result["content"]) == 1  # a copy as text, for clients that know no structure (L-TOOL-5s)
 
 
-async def test_older_revisions_get_the_text_of_what_is_no_object() -> None:
+async def test_older_revisions_get_the_text_of_a_result_that_is_not_an_object() -> None:
     result = await result_of(lambda: [1, 2], output_schema={"type": "array"}, legacy=True)
     assert "structuredContent" not in result
     assert result["content"] == [{"type": "text", "text": "[1,2]"}]

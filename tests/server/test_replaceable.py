@@ -476,7 +476,7 @@ async def test_it_is_served_once_at_a_time() -> None:
 # the end of lifespans
 
 
-async def test_a_lifespan_of_the_old_code_that_fails_at_its_end_disturbs_nobody(caplog: Any) -> None:
+async def test_a_lifespan_of_the_old_code_that_fails_at_its_end_disturbs_no_call(caplog: Any) -> None:
     @asynccontextmanager
     async def broken(server: Server) -> AsyncIterator[str]:
         yield "x"
@@ -558,7 +558,7 @@ async def test_a_setting_that_only_a_restart_applies_is_named(new: Server, named
         assert (await server.replace(version("y"))).for_restart == ()
 
 
-async def test_objects_and_functions_that_each_version_makes_anew_are_no_difference() -> None:
+async def test_objects_and_functions_that_each_version_recreates_are_no_difference() -> None:
     def settings() -> Server:
         async def authenticate(headers: Any) -> str:
             return "ann"
@@ -618,9 +618,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(("before", "after", "name"), SETTINGS.values(), ids=SETTINGS)
-async def test_a_changed_value_is_named_and_one_that_is_made_anew_is_not(
-    before: str, after: str, name: str | None
-) -> None:
+async def test_a_changed_value_is_named_and_a_recreated_one_is_not(before: str, after: str, name: str | None) -> None:
     server = ReplaceableServer(settings_of(f"options = ServiceOptions({before})"))
     async with server.open_service():
         # Further down in its file.

@@ -164,7 +164,7 @@ async def test_reading_has_a_deadline(autojump_clock: trio.testing.MockClock) ->
     assert unnamed(error["message"], "slow://one", "3 seconds") == []
 
 
-async def test_what_goes_wrong_inside_is_told_by_a_number_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_failure_is_reported_by_a_number_only(caplog: pytest.LogCaptureFixture) -> None:
     async def broken() -> str:
         raise RuntimeError("the password is swordfish")
 

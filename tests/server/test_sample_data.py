@@ -91,7 +91,7 @@ async def test_a_client_with_tools_is_offered_one_that_it_has_to_call() -> None:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy", "2025-06-18", "2024-11-05"])
-async def test_a_client_without_tools_is_told_the_schema(era: str) -> None:
+async def test_a_client_without_tools_receives_the_schema(era: str) -> None:
     client = MockClient(samples=[LISBON], era=era, capabilities=PLAIN)
     async with client.context() as ctx:
         assert (await ctx.sample("Weather?", returns=Weather)).data == LISBON
@@ -102,7 +102,7 @@ async def test_a_client_without_tools_is_told_the_schema(era: str) -> None:
     assert '\\"degrees\\"' in json.dumps(sent)
 
 
-async def test_a_client_of_an_older_revision_is_told_the_schema_whatever_it_declares() -> None:
+async def test_a_client_of_an_older_revision_receives_the_schema_whatever_it_declares() -> None:
     server = Server("s")
 
     @server.tool
@@ -182,7 +182,7 @@ async def test_a_value_of_any_type_is_read(tools: bool, returns: Any, given: Any
         ({"type": "odd"}, ValueError),
     ],
 )
-async def test_what_is_no_type_is_an_error_at_once(returns: Any, error: type[Exception]) -> None:
+async def test_a_value_that_is_not_a_type_is_an_immediate_error(returns: Any, error: type[Exception]) -> None:
     client = MockClient()
     async with client.context() as ctx:
         with pytest.raises(error, match="returns"):
@@ -308,7 +308,7 @@ async def test_an_uncaught_error_is_the_result_of_the_tool() -> None:
     assert "no valid answer" in result.text
 
 
-async def test_an_answer_that_was_cut_off_says_so() -> None:
+async def test_a_truncated_answer_is_an_error_that_names_the_cause() -> None:
     cut = CreateMessageResult(role="assistant", content=TextContent(text='{"ci'), model="m", stop_reason="maxTokens")
     async with make_context(samples=[cut]) as ctx:
         with pytest.raises(SampleInvalid, match="cut off"):

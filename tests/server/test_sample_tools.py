@@ -460,7 +460,7 @@ async def test_attempts_without_a_call_end_in_an_error_with_each_of_them() -> No
     assert error.last_result.text == "two"
 
 
-async def test_the_reason_follows_results_in_a_message_of_its_own() -> None:
+async def test_the_reason_follows_results_in_a_separate_message() -> None:
     """Beside results nothing may stand (L-SMP-3b)."""
     client = MockClient(samples=["no", tool_use("search", query="x")])
     conversation = [message("assistant", use("search", "1")), message("user", RESULT)]

@@ -105,7 +105,7 @@ async def call(server: Server, mode: str, tool: str) -> CallToolResult:
 
 
 @pytest.mark.parametrize("tool", ["boom", "boom_in_thread", "boom_after_question"])
-async def test_a_client_in_the_process_is_told_the_exception(
+async def test_a_client_in_the_process_receives_the_exception(
     mode: str, tool: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     result = await call(offering(), mode, tool)
@@ -114,7 +114,7 @@ async def test_a_client_in_the_process_is_told_the_exception(
     assert record.levelno == logging.ERROR
 
 
-async def test_all_exceptions_of_a_group_are_told(mode: str) -> None:
+async def test_all_exceptions_of_a_group_are_reported(mode: str) -> None:
     assert (await call(offering(), mode, "boom_in_branches")).text == "Broken: detail"
 
     async def both() -> None:
@@ -205,7 +205,9 @@ async def test_the_option_masks_errors_in_the_process_too(mode: str) -> None:
 
 
 @pytest.mark.parametrize(("tell_errors", "told"), [(None, False), (False, False), (True, True)])
-async def test_any_other_channel_is_told_by_the_option_only(mode: str, tell_errors: bool | None, told: bool) -> None:
+async def test_other_channels_report_exceptions_only_with_the_option(
+    mode: str, tell_errors: bool | None, told: bool
+) -> None:
     class Remote:
         """Serves over a channel that is not known to end in this process."""
 

@@ -88,7 +88,7 @@ async def test_each_running_branch_has_its_line_and_what_waits_for_a_client_has_
 
 
 @both_eras
-async def test_what_waits_for_a_lock_says_so(era: type[Legacy]) -> None:
+async def test_a_call_that_waits_for_a_lock_is_shown_as_waiting(era: type[Legacy]) -> None:
     lock = trio.Lock()
 
     async def update(ctx: Context) -> None:

@@ -121,7 +121,7 @@ def test_a_misspelt_option_of_a_transport_is_named_with_the_nearest() -> None:
         Server("tester").run("http", prot=8000)
 
 
-def test_an_unknown_option_that_is_like_none_is_told_what_there_is() -> None:
+def test_an_unknown_option_gets_the_list_of_options() -> None:
     with pytest.raises(TypeError, match=naming("tool()", "'zzz'", "annotations", "title")):
         tool(zzz=1)
 
@@ -293,7 +293,7 @@ async def test_an_argument_that_a_method_of_the_context_does_not_take_is_answere
         ("ctx.run_tool_loop()", ["max_iterations", "max_tokens", "progress", "tool_choice", "tools"]),
     ],
 )
-async def test_an_unknown_option_of_a_question_that_is_like_none_is_told_all(method: str, there_are: list[str]) -> None:
+async def test_an_unknown_option_of_a_question_gets_the_list_of_options(method: str, there_are: list[str]) -> None:
     async with make_context() as ctx:
         with pytest.raises(TypeError, match=naming(method, "zzz", *there_are)):
             CALLS[method](ctx, zzz=1)
@@ -311,7 +311,7 @@ def test_an_unknown_capability_is_rejected_with_the_nearest_one(wrong: str, righ
         Server("wrong").add_tool(len_of, requires={wrong})
 
 
-def test_a_capability_that_is_like_none_is_told_what_there_is() -> None:
+def test_an_unknown_capability_gets_the_list_of_capabilities() -> None:
     there_are = ("elicitation.form", "elicitation.url", "roots", "sampling.context", "sampling.tools")
     with pytest.raises(ValueError, match=naming("zzz", *there_are)):
         Server("wrong").add_tool(len_of, requires={"zzz"})
@@ -335,7 +335,7 @@ async def read_none() -> str:
     return str(value.database)
 
 
-async def test_a_state_that_no_lifespan_has_made_is_told_to_its_author(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_state_without_a_lifespan_is_an_error_for_the_author(caplog: pytest.LogCaptureFixture) -> None:
     result = await MockClient().call(read_state)
     assert unnamed(result.text, "ctx.state", "Server(lifespan=...)", "state=") == []
     assert "ctx.state" not in await failure_of(read_state), "a peer learns nothing"
@@ -347,7 +347,7 @@ async def read_caller(ctx: Context) -> str:
     return str(caller.principal)
 
 
-async def test_a_caller_that_nobody_has_authenticated_is_told_to_its_author(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_caller_without_authentication_is_an_error_for_the_author(caplog: pytest.LogCaptureFixture) -> None:
     result = await MockClient().call(read_caller)
     assert unnamed(result.text, "ctx.caller", "principal=") == []
     assert "ctx.caller" not in await failure_of(read_caller), "a peer learns nothing"

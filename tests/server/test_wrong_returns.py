@@ -29,7 +29,7 @@ async def told(server: Server, method: str, **params: Any) -> str:
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}, [float("inf")], 10**320])
-async def test_a_resource_that_json_cannot_say_is_told_of(value: object) -> None:
+async def test_a_resource_that_json_cannot_represent_is_reported(value: object) -> None:
     server = Server("wrong")
     server.add_resource("a://b", returning(value))
     assert unnamed(await told(server, "resources/read", uri="a://b"), "JSON") == []
@@ -37,7 +37,7 @@ async def test_a_resource_that_json_cannot_say_is_told_of(value: object) -> None
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}])
 @pytest.mark.parametrize("options", [{}, {"output_schema": {}}], ids=["no schema", "a schema"])
-async def test_a_tool_that_json_cannot_say_is_told_of(value: object, options: Json) -> None:
+async def test_a_tool_result_that_json_cannot_represent_is_reported(value: object, options: Json) -> None:
     text = await failure_of(returning(value), name="plain", **options)
     assert unnamed(text, "plain", "JSON") == []
     assert "object at 0x" not in text
