@@ -50,7 +50,7 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize("kind", list(ASKS))
-async def test_a_live_question_that_nobody_answers_is_withdrawn_at_the_client(
+async def test_a_live_question_without_an_answer_is_withdrawn_at_the_client(
     talk: Talk, kind: str, autojump_clock: MockClock
 ) -> None:
     method = ASKS[kind][0]
@@ -66,7 +66,7 @@ async def test_a_live_question_that_nobody_answers_is_withdrawn_at_the_client(
 
 
 @pytest.mark.parametrize("kind", list(ASKS))
-async def test_a_question_of_a_round_that_nobody_answers_leaves_the_round(
+async def test_a_question_of_a_round_without_an_answer_leaves_the_round(
     server: Server, kind: str, autojump_clock: MockClock
 ) -> None:
     """The call goes on while it is parked; the next leg is told what became of it."""
@@ -108,7 +108,7 @@ async def test_a_question_that_times_out_before_its_round_goes_out_is_never_sent
         assert await talk.text(talk.leg("busy")) == "nobody was asked, worked"
 
 
-async def test_a_timeout_that_the_tool_lets_out_is_told_in_its_own_words(talk: Talk, autojump_clock: MockClock) -> None:
+async def test_a_timeout_that_the_tool_does_not_catch_keeps_its_message(talk: Talk, autojump_clock: MockClock) -> None:
     call = talk.call("impatient")
     await talk.question()
     await talk.notification("notifications/cancelled")
@@ -135,7 +135,7 @@ async def test_a_cancel_of_the_call_is_not_a_timeout_of_its_question(talk: Talk)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, math.nan, "3", True, None])
-async def test_what_is_no_time_to_wait_is_refused_and_nothing_is_sent(server: Server, wrong: object) -> None:
+async def test_invalid_timeouts_are_rejected_and_nothing_is_sent(server: Server, wrong: object) -> None:
     failures: list[str] = []
 
     @server.tool
@@ -198,7 +198,7 @@ async def test_the_caller_reads_that_the_question_timed_out_in_both_eras(
         assert unnamed(await player.failure(), "elicitation/create", "120 seconds") == []
 
 
-async def test_a_state_that_expired_says_so_too(autojump_clock: MockClock) -> None:
+async def test_an_expired_state_gets_the_timeout_error_too(autojump_clock: MockClock) -> None:
     async with talk_to(timing_out()) as talk:
         talk.service.calls.sealer = Sealer(KEYS, "tester", 600, trio.current_time)
         asked = await talk.round(talk.leg("asks_with_timeout"))
@@ -207,7 +207,9 @@ async def test_a_state_that_expired_says_so_too(autojump_clock: MockClock) -> No
 
 
 @pytest.mark.parametrize("age", [LATE, OVER])
-async def test_another_process_with_the_same_keys_says_so_too(age: float, autojump_clock: MockClock) -> None:
+async def test_another_process_with_the_same_keys_sends_the_timeout_error_too(
+    age: float, autojump_clock: MockClock
+) -> None:
     async with talk_to(timing_out()) as first, talk_to(timing_out()) as second:
         for talk in (first, second):
             talk.service.calls.sealer = Sealer(KEYS, "tester", 600, trio.current_time)
@@ -263,7 +265,7 @@ async def test_a_tool_that_was_removed_meanwhile_is_the_one_error(autojump_clock
         assert is_invalid_state(await talk.error(asked.retry(3)))
 
 
-async def test_a_prompt_and_a_resource_say_so_as_errors(autojump_clock: MockClock) -> None:
+async def test_a_prompt_and_a_resource_time_out_with_errors(autojump_clock: MockClock) -> None:
     async def greet(ctx: Context) -> str:
         return f"{(await ctx.elicit('Whom?', str, timeout=120)).action}"
 

@@ -359,7 +359,7 @@ async def test_a_call_whose_question_timed_out_becomes_a_task_when_its_client_co
     assert shop.done == ["ship"]
 
 
-async def test_a_task_does_not_ask_again_what_nobody_answered_in_time(autojump_clock: MockClock) -> None:
+async def test_a_task_does_not_repeat_a_question_that_timed_out(autojump_clock: MockClock) -> None:
     """Also not in the next process."""
     shop = PatientShop()
     store, server = shop.process()

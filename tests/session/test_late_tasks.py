@@ -135,7 +135,7 @@ async def test_after_a_crash_the_task_goes_on_and_does_no_step_again() -> None:
     assert work.charged == 1
 
 
-async def test_a_store_that_fails_a_task_is_told_without_its_words() -> None:
+async def test_a_store_that_fails_a_task_is_reported_without_its_message() -> None:
     store = CrashingStore(Disk())
     async with talk_to(serving(Work(), store=store)) as talk:
         asked = await talk.round(talk.leg("greet", capabilities=DECLARES))

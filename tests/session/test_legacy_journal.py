@@ -139,7 +139,7 @@ async def test_a_malformed_answer_is_not_asked_for_again() -> None:
         assert await talk.text(7) == "MalformedAnswer decline"
 
 
-async def test_a_question_that_has_changed_is_withdrawn_and_asked_anew() -> None:
+async def test_a_changed_question_is_withdrawn_and_asked_again() -> None:
     run = await begun(offering_replay(two_questions))
     (request,) = run.requests.values()
     said: list[str] = []

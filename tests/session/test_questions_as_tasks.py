@@ -230,7 +230,7 @@ async def test_a_client_that_cannot_cancel_tasks_is_not_asked_to(autojump_clock:
         assert await talk.text(call) == "went on"
 
 
-async def test_the_ids_that_a_client_owes_for_tasks_nobody_wants_are_limited(
+async def test_the_ids_that_a_client_owes_for_unwanted_tasks_are_limited(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     monkeypatch.setattr(client_tasks, "MAX_UNWANTED", 1)

@@ -477,7 +477,7 @@ async def test_too_many_outcomes_drop_the_oldest_and_its_call_is_lost(
         assert await player.text() == "run 2"
 
 
-async def test_when_keys_were_dropped_early_a_repeat_that_says_so_still_does_not_run(
+async def test_when_keys_were_dropped_early_a_marked_repeat_still_does_not_run(
     era: type[Legacy], monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     monkeypatch.setattr(keyed_calls, "KEYED_OUTCOMES", KEYED_OUTCOMES._replace(limit=0))

@@ -129,7 +129,7 @@ async def test_a_call_goes_on_in_another_process_and_its_steps_are_not_done_agai
     assert effects == ["searched Lisbon", "booked"]
 
 
-async def test_a_question_that_changed_is_asked_anew_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_changed_question_is_asked_again_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with process([]) as (_, talk):
         asked = await talk.round(talk.leg("book"))
         asked = await talk.round(asked.retry(2, talk=talk))

@@ -331,7 +331,7 @@ async def test_a_leg_goes_on_while_another_listener_still_waits(leave: str, leav
 # running out of time and room
 
 
-async def test_a_parked_call_that_nobody_answers_is_cleaned_up_after_its_ttl(autojump_clock: MockClock) -> None:
+async def test_a_parked_call_without_an_answer_is_cleaned_up_after_its_ttl(autojump_clock: MockClock) -> None:
     travel = Travel(actors=Limits(park_ttl=600))
     async with talk_to(travel.server) as talk:
         asked = await talk.round(talk.leg("book"))
@@ -365,7 +365,7 @@ async def test_a_retry_that_comes_while_an_expired_call_cleans_up_is_refused(aut
     [(Limits(parked=1), "1 calls"), (Limits(parked_per_principal=1), "1 of your calls")],
     ids=["in all", "per principal"],
 )
-async def test_a_call_that_may_not_be_parked_is_told_which_limit_it_met_and_is_cleaned_up(
+async def test_a_call_that_may_not_be_parked_gets_an_error_with_the_limit_and_is_cleaned_up(
     limits: Limits, named: str
 ) -> None:
     travel = Travel(actors=limits)

@@ -196,7 +196,7 @@ async def tools(talk: Talk, version: str) -> list[Json]:
 # calls that talk
 
 
-async def test_a_call_that_does_nothing_but_talk_ends_when_nobody_listens_and_holds_up_nobody() -> None:
+async def test_a_call_that_only_talks_ends_without_a_listener_and_blocks_no_other() -> None:
     """Talking is a checkpoint, also where it says nothing: else such a call would stop the whole server."""
     said = 0
 

@@ -93,7 +93,7 @@ async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ign
     assert await talk.result(talk.request("ping")) == {}
 
 
-async def test_clean_up_that_asks_is_told_at_once_that_it_cannot_and_nothing_is_sent(era: type[Legacy]) -> None:
+async def test_clean_up_that_asks_gets_an_error_at_once_and_nothing_is_sent(era: type[Legacy]) -> None:
     told: list[CancelReason | None] = []
 
     async def asks_at_the_end(ctx: Context) -> None:

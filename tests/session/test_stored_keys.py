@@ -330,7 +330,7 @@ async def test_a_store_that_fails_at_the_end_costs_the_repeat_its_outcome(shop: 
     assert shop.done == ["pay"]
 
 
-async def test_more_outcomes_than_may_be_stored_are_not(shop: Shop, era: type[Legacy], monkeypatch: Any) -> None:
+async def test_outcomes_over_the_limit_are_not_stored(shop: Shop, era: type[Legacy], monkeypatch: Any) -> None:
     monkeypatch.setattr(key_store, "STORED_OUTCOMES", STORED_OUTCOMES._replace(limit=10))
     shop.hold.set()
     async with process(shop, era) as first:

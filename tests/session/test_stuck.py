@@ -50,7 +50,7 @@ async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legac
             await player.talk.session.requests.wait_none_left()
 
 
-async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_else_waits_too(
+async def test_every_task_that_waits_for_the_end_of_the_calls_is_woken(
     autojump_clock: MockClock,
 ) -> None:
     async def naps() -> str:
@@ -79,7 +79,7 @@ async def test_a_stuck_prompt_is_a_busy_error_that_names_its_limit(autojump_cloc
     assert error == {"code": SERVER_BUSY, "message": "slow did not finish within 1 seconds, its timeout."}
 
 
-async def test_the_same_leg_sent_again_is_told_what_the_first_was_told(autojump_clock: MockClock) -> None:
+async def test_the_same_leg_sent_again_gets_the_answer_of_the_first(autojump_clock: MockClock) -> None:
     """The outcome of a stuck call is kept as any other, and what it returns in the end changes nothing."""
     server = made()
 
@@ -199,7 +199,7 @@ async def test_the_servers_maximum_is_for_prompts_and_resources_too(autojump_clo
     [{"max_seconds": 0}, {"max_seconds": math.nan}, {"cancel_grace": -1}, {"cancel_grace": 0}, {"watchdog": 0}],
     ids=str,
 )
-def test_what_is_no_time_is_refused_where_it_is_written(wrong: dict[str, float]) -> None:
+def test_invalid_times_are_rejected_where_they_are_written(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=naming(*wrong)):
         ServiceOptions(**wrong)  # type: ignore[arg-type]
 
@@ -313,7 +313,7 @@ async def test_statistics_count_what_there_is_now_and_are_zero_afterwards(
         assert service.statistics().is_idle
 
 
-async def test_replies_that_reach_nobody_are_counted_by_what_they_were(autojump_clock: MockClock) -> None:
+async def test_undelivered_replies_are_counted_by_kind(autojump_clock: MockClock) -> None:
     async def asks(ctx: Context) -> str:
         with suppress(RequestTimeout):
             await ctx.elicit("How many?", int, timeout=1)

@@ -84,7 +84,7 @@ async def test_what_is_watched_no_more_leaves_nothing_behind(talk: Talk) -> None
     assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=0 uris=0>"
 
 
-async def test_an_update_deep_below_is_told_within_bounds(talk: Talk, server: Server) -> None:
+async def test_an_update_deep_below_is_announced_within_bounds(talk: Talk, server: Server) -> None:
     await subscribe(talk, "file:///")
     server.resource_updated("file:///" + "a/" * 4_000)
     server.resource_updated("a:" + "/" * 7_998)
@@ -166,7 +166,7 @@ async def acknowledged(talk: Talk, request: int) -> Json:
     return params["notifications"]
 
 
-async def test_a_listener_is_first_told_what_is_honoured(server: Server) -> None:
+async def test_a_listener_first_learns_what_is_honoured(server: Server) -> None:
     async with talk_to(server) as talk:
         request = listen(talk, toolsListChanged=True, promptsListChanged=False, resourceSubscriptions=["file:///a/b"])
         assert await acknowledged(talk, request) == {
@@ -182,7 +182,7 @@ async def test_what_the_server_does_not_offer_is_not_honoured() -> None:
         assert await acknowledged(talk, request) == {"toolsListChanged": True}
 
 
-async def test_only_what_was_asked_for_is_told_and_each_message_names_its_stream(server: Server) -> None:
+async def test_only_requested_changes_are_sent_and_each_message_names_its_stream(server: Server) -> None:
     async with talk_to(server) as talk:
         one = listen(talk, toolsListChanged=True)
         await acknowledged(talk, one)

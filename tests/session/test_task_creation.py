@@ -110,7 +110,7 @@ async def test_a_create_whose_write_was_made_after_its_time_is_taken_back(era: t
 
 
 @pytest.mark.parametrize("failure", [StoreFull, StoreTimeout, StoreError])
-async def test_a_store_that_fails_is_told_apart_for_the_caller_and_named_in_the_log(
+async def test_the_caller_gets_no_detail_of_a_failing_store_and_the_log_names_it(
     failure: type[StoreError], caplog: pytest.LogCaptureFixture
 ) -> None:
     place = Place()

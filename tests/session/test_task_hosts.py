@@ -132,7 +132,7 @@ async def test_a_question_on_the_screen_is_not_asked_again_for_tasks_result(mock
         assert answer["result"]["content"][0]["text"] == "decline"
 
 
-async def test_a_question_that_nobody_answers_is_sent_once(mock_clock: MockClock) -> None:
+async def test_a_question_without_an_answer_is_sent_once(mock_clock: MockClock) -> None:
     async with asking_task(mock_clock) as (talk, task_id):
         assert len(prompts(talk)) == 1
         mock_clock.jump(600)

@@ -25,7 +25,7 @@ def test_the_process_itself_knows_that_there_is_no_such_task_any_more() -> None:
 
 
 @pytest.mark.parametrize("owner", ["", "bob", "alice2", "alic"])
-def test_nobody_but_the_owner_is_told(owner: str) -> None:
+def test_only_the_owner_is_notified(owner: str) -> None:
     task_id = ids().new("alice", 1.0, 2.0)
     assert ids().life_in_another_process(task_id, owner) is None
 
@@ -67,6 +67,6 @@ def test_the_keys_in_a_store_sort_by_the_time_of_creation() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "A" * (ID_CHARACTERS - 1), "A" * (ID_CHARACTERS + 1), "ä" * ID_CHARACTERS])
-def test_what_is_no_id_has_no_key(text: str) -> None:
+def test_an_invalid_id_has_no_key(text: str) -> None:
     assert storage_key(text) is None
     assert ids().life_in_another_process(text, "alice") is None

@@ -203,7 +203,7 @@ async def test_without_authentication_a_legacy_task_belongs_to_its_session() -> 
                 assert (await other.reply(other.about("tasks/get")))["error"]["code"] == UNKNOWN
 
 
-async def test_without_authentication_a_modern_task_belongs_to_whoever_has_its_id() -> None:
+async def test_without_authentication_any_caller_with_the_id_owns_a_modern_task() -> None:
     async with task_in(ModernTask, Work()) as task:
         await task.start("wait")
         other = ModernTask(Talk(task.talk.service))
@@ -212,7 +212,7 @@ async def test_without_authentication_a_modern_task_belongs_to_whoever_has_its_i
             assert await other.status() == "working"
 
 
-async def test_a_session_that_ends_takes_the_tasks_along_that_nobody_else_can_ask_for() -> None:
+async def test_the_end_of_a_session_removes_the_tasks_that_only_it_could_ask_for() -> None:
     work = Work()
     async with task_in(LegacyTask, work) as task:
         await task.start("wait")

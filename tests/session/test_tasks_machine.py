@@ -106,7 +106,7 @@ REPEAT_GOES_BEFORE_THE_QUESTION: Program = [
 @given(programs(ACTIONS))
 @example(UPDATE_AS_TASK_ENDS)
 @example(REPEAT_GOES_BEFORE_THE_QUESTION)
-def test_any_program_of_tasks_crashes_and_clock_jumps_keeps_what_callers_were_told(program: Program) -> None:
+def test_any_program_of_tasks_crashes_and_clock_jumps_is_consistent_with_earlier_answers(program: Program) -> None:
     run_program(program)
 
 

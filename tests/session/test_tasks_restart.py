@@ -177,7 +177,7 @@ async def test_a_living_process_keeps_its_tasks(era: type[LegacyTask]) -> None:
         assert work.runs == 1
 
 
-async def test_nobody_hears_of_a_task_before_it_is_stored(era: type[LegacyTask]) -> None:
+async def test_a_task_is_announced_only_after_it_is_stored(era: type[LegacyTask]) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
     async with process.task(era) as task:
@@ -235,7 +235,7 @@ async def test_a_poisoned_record_is_set_aside_and_the_others_go_on() -> None:
         assert await again.status() == "input_required"
 
 
-async def test_without_its_record_the_owner_alone_is_told_that_the_server_was_restarted() -> None:
+async def test_without_its_record_only_the_owner_learns_that_the_server_was_restarted() -> None:
     work = Work()
     async with Process(Disk(), work).task(ModernTask) as task:
         await task.start("order")

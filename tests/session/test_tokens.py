@@ -60,7 +60,7 @@ def test_what_the_client_says_is_taken_in_every_spelling_there_is(usage: Any, to
         {"usage": {"totalTokens": 1.5}},
     ],
 )
-def test_what_is_no_count_or_not_whole_is_estimated(meta: Any) -> None:
+def test_invalid_or_fractional_counts_are_estimated(meta: Any) -> None:
     assert used_tokens(PARAMS, answer(meta=meta), estimate_tokens) == 3
 
 
@@ -74,7 +74,7 @@ def test_the_estimate_is_a_quarter_of_all_characters_rounded_up() -> None:
     assert estimate_tokens(params, answer([TextContent(text="123"), TextContent(text="4")])) == 4
 
 
-def test_what_is_no_text_is_estimated_too() -> None:
+def test_content_other_than_text_is_estimated_too() -> None:
     image = ImageContent(data="A" * 100_000, mime_type="image/png")
     sound = AudioContent(data="A" * 100_000, mime_type="audio/wav")
     use = ToolUseContent(id="1", name="find", input={"a": 1})
