@@ -141,7 +141,7 @@ class BrokenMaker:
 
 
 @pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
-def test_a_broken_store_fails_the_rule_that_says_so(kind: type[MemoryStore], tmp_path: Path) -> None:
+def test_a_broken_store_fails_the_rule_that_it_breaks(kind: type[MemoryStore], tmp_path: Path) -> None:
     rule = next(rule for rule in all_store_rules() if rule.name == BROKEN[kind])
     with pytest.raises((AssertionError, StoreConflict, ExceptionGroup)):
         StoreCase(rule, BrokenMaker(kind)).run(tmp_path)

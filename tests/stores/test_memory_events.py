@@ -33,7 +33,7 @@ async def test_events_are_read_from_after_a_number_page_by_page() -> None:
     ]
 
 
-async def test_what_never_was_and_what_is_gone_are_told_apart() -> None:
+async def test_unknown_and_evicted_events_are_distinguished() -> None:
     store = MemoryEventStore(stream_events=2)
     await store.append(A, 1, numbered(1, 3))
     with pytest.raises(NoSuchEvent):

@@ -128,9 +128,7 @@ GONE = [remove_file, remove_folder, move_folder, put_another_folder_in_its_place
 
 
 @pytest.mark.parametrize("do_away", GONE, ids=lambda each: each.__name__)
-def test_a_process_whose_file_is_gone_makes_it_anew(
-    nodes: Nodes, folder: Path, do_away: Callable[[Path], None]
-) -> None:
+def test_a_process_whose_file_is_gone_recreates_it(nodes: Nodes, folder: Path, do_away: Callable[[Path], None]) -> None:
     nodes.join("here")
     do_away(folder)
     nodes.remake()
@@ -145,7 +143,7 @@ def test_a_process_whose_file_is_gone_makes_it_anew(
     assert os.listdir(folder) == []
 
 
-def test_a_file_that_is_there_is_not_made_anew(nodes: Nodes, folder: Path) -> None:
+def test_an_existing_file_is_not_recreated(nodes: Nodes, folder: Path) -> None:
     nodes.join("here")
     before = (folder / "here").stat()
     nodes.remake()
@@ -153,7 +151,7 @@ def test_a_file_that_is_there_is_not_made_anew(nodes: Nodes, folder: Path) -> No
     assert nodes.remade == 0
 
 
-def test_a_file_that_cannot_be_made_anew_is_an_error_and_the_next_try_makes_it(nodes: Nodes, folder: Path) -> None:
+def test_a_file_that_cannot_be_recreated_is_an_error_and_the_next_try_makes_it(nodes: Nodes, folder: Path) -> None:
     nodes.join("here")
     shutil.rmtree(folder)
     folder.write_text("no folder")

@@ -93,7 +93,7 @@ async def test_another_scheme_is_an_entry_point(monkeypatch: pytest.MonkeyPatch)
         assert store.durable
 
 
-async def test_a_scheme_that_nobody_has_installed_ends_the_start() -> None:
+async def test_a_scheme_that_is_not_installed_ends_the_start() -> None:
     with pytest.raises(ConfigurationError, match="sqlite"):
         async with open_store("sqlit:x", KEYS, MemoryBudget()):
             pass

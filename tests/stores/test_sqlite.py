@@ -496,7 +496,7 @@ async def test_an_error_of_the_owner_leaves_as_it_is(path: Path) -> None:
             raise KeyError
 
 
-async def test_a_closed_store_says_so(path: Path) -> None:
+async def test_a_closed_store_raises_a_store_error(path: Path) -> None:
     async with open_sqlite(str(path)) as store:
         pass
     for use in (store.write([thing("a")]), store.read("thing", "a"), store.list("thing"), store.is_alive("here")):
@@ -550,7 +550,7 @@ async def test_expired_logs_are_deleted_slice_by_slice(path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(("path", "named"), [("missing/state.db", "missing"), ("folder", "folder")])
-async def test_a_path_that_cannot_be_a_file_is_told_without_the_words_of_the_system(
+async def test_the_error_for_a_path_that_cannot_be_a_file_omits_the_message_of_the_system(
     tmp_path: Path, path: str, named: str
 ) -> None:
     (tmp_path / "folder").mkdir()

@@ -66,7 +66,7 @@ async def test_above_the_total_the_least_recently_written_stream_goes() -> None:
     assert await events.read(they, 0, 100) == [b"12345"]
 
 
-async def test_a_caller_over_its_share_loses_streams_of_its_own() -> None:
+async def test_a_caller_over_its_share_loses_its_streams() -> None:
     events = StoredEvents(MemoryStore(), total_bytes=12)
     you = LogKey("you", "session", 1)
     await events.append(you, 1, [b"1234"])
