@@ -109,7 +109,7 @@ def test_a_tool_that_fails_leaves_nothing_and_is_logged(tool: str, mode: str) ->
 
 
 @eras
-def test_clean_up_that_asks_is_told_that_it_cannot(mode: str) -> None:
+def test_clean_up_that_asks_gets_an_error(mode: str) -> None:
     swept(called("asking_at_the_end"), mode, logs=["was not awaited"])
 
 
