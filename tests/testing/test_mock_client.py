@@ -666,7 +666,7 @@ def test_a_misspelt_option_is_named_with_the_nearest() -> None:
         MockClient(**options)
 
 
-async def test_an_answer_that_was_not_used_fails_with_what_is_left(era: str) -> None:
+async def test_an_unused_answer_fails_the_test_with_the_remaining_answers(era: str) -> None:
     with pytest.raises(AssertionError) as failure:
         await MockClient(elicits=[decline(), "unused"], samples=["also"], era=era).call(book, trip=Trip("Faro"))
     for part in ("answer 2 of elicits", "unused", "answer 1 of samples", "Which seat?", "with client:"):

@@ -77,7 +77,7 @@ async def test_an_exception_is_raised_and_a_function_may_be_async() -> None:
 
 
 @pytest.mark.parametrize("script", ["hello", {"a": 1}, 3, [object()], [TextContent], [None], [Delay(1, "x")]])
-def test_what_is_no_script_is_rejected_before_anything_is_asked(script: Any) -> None:
+def test_an_invalid_script_is_rejected_before_anything_is_asked(script: Any) -> None:
     with pytest.raises(TypeError, match="script"):
         ScriptedProvider(script)
 
