@@ -182,7 +182,7 @@ async def test_without_an_access_log_a_request_has_no_record_and_no_id(log: Log)
     assert [record["call"]["outcome"] for record in log.calls] == ["ok"]
 
 
-async def test_an_access_log_that_nobody_would_see_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_access_log_below_the_log_level_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         async with served(asgi_app(Server("shop"), access_log=True)):
             pass

@@ -290,7 +290,7 @@ async def test_a_get_without_an_origin_is_not_taken_from_a_cache_for_a_page() ->
 
 
 @pytest.mark.parametrize("origin", [PAGE, FOREIGN])
-async def test_what_is_public_says_so_once(origin: str) -> None:
+async def test_a_public_response_has_each_cors_header_once(origin: str) -> None:
     hook = ProtectedResource("http://localhost/mcp", static({"t" * 40: "ann"}), issuers=["https://issuer.example"])
     async with pages(authenticate=hook) as peer:
         for path in (METADATA, "/open"):
@@ -367,7 +367,7 @@ def test_an_origin_that_no_browser_sends_is_refused_with_its_cure() -> None:
 # several servers at one address
 
 
-async def test_each_server_of_several_allows_its_own_pages_and_says_so_once() -> None:
+async def test_each_server_of_several_allows_its_own_pages_and_sends_each_header_once() -> None:
     shop, notes = page_server("shop"), page_server("notes", allowed_origins=["https://notes.example.com"])
     async with served(asgi_app({"/shop": shop, "/notes": notes})) as peer:
         body, headers = modern_call("report")

@@ -141,7 +141,7 @@ async def test_a_drain_refuses_new_calls_and_answers_the_running_ones(peer: Asgi
 # sessions
 
 
-async def test_an_unknown_session_and_a_missing_one_are_told_apart(peer: AsgiPeer) -> None:
+async def test_an_unknown_session_and_a_missing_one_have_different_errors(peer: AsgiPeer) -> None:
     call = legacy_call("echo", {"text": "x"})
     unknown = await peer.post(call, {**JSON_HEADERS, "mcp-session-id": "nope"})
     missing = await peer.post(call)
@@ -464,7 +464,7 @@ async def test_what_is_added_to_every_response_is_added_to_streams_and_refusals_
     ],
     ids=["no session", "an unknown session", "an unknown version"],
 )
-async def test_a_refused_request_is_told_under_its_id(headers: dict[str, str], status: int) -> None:
+async def test_the_error_for_a_refused_request_has_its_id(headers: dict[str, str], status: int) -> None:
     async with served(asgi_app(Server("shop"))) as peer:
         body = {"jsonrpc": "2.0", "id": "mine", "method": "tools/list"}
         reply = await peer.post(body, {**JSON_HEADERS, **headers})

@@ -225,7 +225,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("hook", BROKEN.values(), ids=BROKEN)
-async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(caplog: pytest.LogCaptureFixture, hook: Hook) -> None:
+async def test_a_hook_that_fails_authenticates_no_caller_and_discloses_nothing(
+    caplog: pytest.LogCaptureFixture, hook: Hook
+) -> None:
     async with guarded(hook) as peer:
         reply = await peer.post(initialize({}), JSON_HEADERS | ALICE)
         assert reply.status == 500
@@ -242,7 +244,7 @@ async def test_a_hook_that_fails_again_and_again_is_logged_once(caplog: pytest.L
     assert [record.args[0] for record in caplog.records[1:] if isinstance(record.args, tuple)] == [2]
 
 
-async def test_a_hook_that_hangs_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hook_that_hangs_authenticates_no_caller(caplog: pytest.LogCaptureFixture) -> None:
     async def hangs(_headers: Mapping[str, str]) -> str:
         await trio.sleep_forever()
         return "alice"
@@ -257,7 +259,7 @@ async def test_a_hook_that_hangs_lets_nobody_in(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize("principal", [None, ""])
-async def test_an_empty_principal_is_nobody(principal: str | None) -> None:
+async def test_an_empty_principal_is_rejected(principal: str | None) -> None:
     async def says(_headers: Mapping[str, str]) -> str | None:
         return principal
 
@@ -265,7 +267,7 @@ async def test_an_empty_principal_is_nobody(principal: str | None) -> None:
         assert (await peer.post(initialize({}))).status == 401
 
 
-def test_what_is_no_function_is_refused_where_it_is_written() -> None:
+def test_a_hook_that_is_not_a_function_is_rejected_where_it_is_written() -> None:
     with pytest.raises(TypeError, match="authenticate must be an async function"):
         asgi_app(Server("known"), authenticate="alice")  # type: ignore[arg-type]
 
@@ -342,7 +344,7 @@ async def test_a_stream_is_resumed_by_its_own_principal_only(stage: Stage, talk:
         assert (await bob.get("1-1")).status == 404
 
 
-async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_nobody() -> None:
+async def test_an_answer_to_the_question_of_another_principal_is_not_delivered() -> None:
     async with guarded(by_token) as peer:
         alice, bob = await peer.open_session(who=ALICE), await peer.open_session(who=BOB)
         reply = peer.start(legacy_call("ask"), alice)
@@ -371,7 +373,7 @@ async def test_a_request_state_counts_for_its_own_principal_only() -> None:
         assert (await retry(ALICE))["result"]["resultType"] == "input_required"
 
 
-async def test_a_principal_holds_so_many_sessions_and_leaves_the_rest_to_others() -> None:
+async def test_the_sessions_of_one_principal_are_limited_and_the_rest_is_for_others() -> None:
     async with guarded(by_token, per_principal=1) as peer:
         held = await peer.open_session(who=ALICE)
         for _ in range(2):

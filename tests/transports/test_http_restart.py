@@ -260,7 +260,7 @@ async def test_an_answer_that_the_store_does_not_keep_is_not_acknowledged_until_
     assert text_of(rest.last) == "accept accept"
 
 
-async def test_a_question_of_the_next_process_has_an_id_of_its_own(disk: Disk, shop: Shop) -> None:
+async def test_a_question_of_the_next_process_has_a_new_id(disk: Disk, shop: Shop) -> None:
     async with process(disk, shop) as first:
         headers = await first.peer.open_session()
         before = await asked(await first.call("two", headers), "First?")
@@ -286,7 +286,7 @@ async def test_a_stream_goes_on_with_its_numbers_and_its_progress(disk: Disk, sh
     assert text_of(rest.last) == "counted"
 
 
-async def test_a_call_that_was_in_a_step_ends_and_says_so(disk: Disk, shop: Shop) -> None:
+async def test_a_call_that_was_in_a_step_ends_with_an_error_that_names_the_step(disk: Disk, shop: Shop) -> None:
     async with process(disk, shop) as first:
         headers = await first.peer.open_session()
         call = await first.call("slow", headers)

@@ -26,7 +26,7 @@ async def test_after_the_grace_there_is_nothing_to_come_back_for(
     assert "no longer kept" in refused.json["error"]["message"]
 
 
-async def test_a_call_that_is_cancelled_while_nobody_reads_ends_without_an_answer(talk: Talk, session: Session) -> None:
+async def test_a_call_that_is_cancelled_without_a_reader_ends_without_an_answer(talk: Talk, session: Session) -> None:
     reply = await session.call(id="x")
     await talk.say(1)
     await session.drop(reply)
@@ -82,7 +82,7 @@ async def test_a_call_that_was_dropped_before_it_said_anything_leaves_nothing_to
         "1-" + "9" * 40,
     ],
 )
-async def test_what_is_no_id_is_refused(talk: Talk, session: Session, last: str) -> None:
+async def test_an_invalid_event_id_is_rejected(talk: Talk, session: Session, last: str) -> None:
     reply = await session.call()
     await talk.say(1)
     headers = [(name.encode(), value.encode()) for name, value in session.headers.items()]
@@ -122,7 +122,9 @@ async def test_a_session_reads_its_own_streams_only(stage: Stage, session: Sessi
 # two readers
 
 
-async def test_a_reader_that_is_stuck_in_a_write_holds_up_nobody_who_resumes(talk: Talk, session: Session) -> None:
+async def test_a_reader_that_is_stuck_in_a_write_does_not_block_a_client_that_resumes(
+    talk: Talk, session: Session
+) -> None:
     dead = await session.call()
     await talk.say(1)
     dead.stuck = trio.Event()
@@ -240,7 +242,9 @@ async def test_a_session_that_ends_while_a_resume_reads_the_log_is_gone(
     assert (await resumed.end()).status == 404
 
 
-async def test_a_reader_before_that_is_slow_to_leave_wakes_and_silences_nobody(talk: Talk, session: Session) -> None:
+async def test_an_earlier_reader_that_is_slow_to_leave_does_not_affect_the_next_one(
+    talk: Talk, session: Session
+) -> None:
     first = await session.call()
     await talk.say(1)
     first.lingers = trio.Event()
@@ -303,7 +307,7 @@ async def test_a_store_that_hangs_holds_up_a_stream_for_seconds_only(
 # slow readers
 
 
-async def test_a_call_that_talks_to_nobody_waits_once_its_log_is_full_and_then_goes_on(
+async def test_a_call_without_a_reader_waits_once_its_log_is_full_and_then_goes_on(
     talk: Talk, session: Session
 ) -> None:
     reply = await session.call()
@@ -317,7 +321,7 @@ async def test_a_call_that_talks_to_nobody_waits_once_its_log_is_full_and_then_g
 
 
 @pytest.mark.parametrize("works_again", [True, False])
-async def test_a_call_that_talks_to_nobody_waits_after_as_many_events_while_the_store_fails_and_none_is_lost(
+async def test_a_call_without_a_reader_waits_after_as_many_events_while_the_store_fails_and_none_is_lost(
     talk: Talk, session: Session, store: WatchedStore, works_again: bool
 ) -> None:
     reply = await session.call()

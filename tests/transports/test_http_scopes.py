@@ -163,7 +163,7 @@ async def test_the_application_says_whose_headers_these_are() -> None:
     assert await asgi_app(library()).caller_of(READER) is None
 
 
-async def test_a_caller_that_cannot_be_made_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_caller_is_not_authenticated(caplog: pytest.LogCaptureFixture) -> None:
     async def hook(_headers: Mapping[str, str]) -> Caller:
         return Caller("alice", "read")
 

@@ -117,7 +117,7 @@ async def test_a_second_stream_is_refused_while_the_first_is_read(session: Sessi
     assert (await session.get()).status == 200
 
 
-async def test_what_changes_while_nobody_reads_is_told_once_to_the_next_reader(session: Session) -> None:
+async def test_changes_without_a_reader_are_sent_once_to_the_next_reader(session: Session) -> None:
     await session.drop(await session.get())
     for change in (TOOLS, PROMPTS, TOOLS):
         tell(session, change)
@@ -196,7 +196,7 @@ async def test_the_stream_has_ended_when_end_stream_returns() -> None:
         assert said(await (await session.get("1-0")).end()) == ["at once"]
 
 
-async def test_nobody_is_hurried_while_told_to_stay_away(talk: Talk, session: Session) -> None:
+async def test_the_grace_period_includes_the_time_that_a_client_was_asked_to_wait(talk: Talk, session: Session) -> None:
     await session.call()
     await talk.end_stream(100)
     await trio.sleep(100 + GRACE - 1)

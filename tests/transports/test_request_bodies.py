@@ -93,7 +93,7 @@ async def test_chunks_that_are_none_are_400_and_noted() -> None:
     assert wire.refused == [400]
 
 
-async def test_a_body_over_the_limit_is_413_before_it_is_read_if_it_says_so() -> None:
+async def test_a_body_with_a_content_length_over_the_limit_is_413_before_it_is_read() -> None:
     wire = Wire(b"x" * 2000)
     assert await status_of(sized(wire, 2000), content_length="2000") == 413
     assert await wire.receive_more() != b""
@@ -102,13 +102,13 @@ async def test_a_body_over_the_limit_is_413_before_it_is_read_if_it_says_so() ->
 
 
 @pytest.mark.parametrize("expects", [True, False])
-async def test_a_client_that_waits_for_it_is_told_once_to_send_the_body(expects: bool) -> None:
+async def test_a_client_that_waits_for_it_gets_one_100_continue(expects: bool) -> None:
     wire = Wire(b"abc", b"def")
     assert await read(sized(wire, 6, expects_continue=expects)) == b"abcdef"
     assert wire.continued == expects
 
 
-def test_what_is_left_of_a_short_body_may_be_discarded() -> None:
+def test_the_rest_of_a_short_body_may_be_discarded() -> None:
     assert sized(Wire(), MAX_DISCARDED_BYTES).may_be_discarded
     assert not sized(Wire(), MAX_DISCARDED_BYTES + 1).may_be_discarded
     assert not chunked(Wire()).may_be_discarded

@@ -69,7 +69,7 @@ def test_a_status_without_a_body_promises_none(status: int) -> None:
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_the_last_response_of_a_connection_says_so(closes: bool) -> None:
+def test_the_last_response_of_a_connection_has_the_close_header(closes: bool) -> None:
     for data in (whole(KnownResponse(200, b"a"), closes=closes), streamed(b"a", closes=closes)):
         assert data.count(b"connection: close") == closes
 

@@ -213,7 +213,7 @@ async def test_a_drain_lets_calls_end_refuses_new_streams_and_ends_those_that_ar
     assert await talk.text(call) == "waited"
 
 
-async def test_a_silent_stream_is_kept_alive_and_one_that_nobody_uses_ends(peer: AsgiPeer) -> None:
+async def test_a_silent_stream_is_kept_alive_and_an_unused_one_ends(peer: AsgiPeer) -> None:
     used, unused = await opened(peer), await connected(peer)
     await trio.sleep(50)
     assert unused.stream.body.count(b": still here\n\n") == 3
@@ -265,7 +265,7 @@ async def test_what_no_client_gets_is_refused(peer: AsgiPeer) -> None:
         (b"{}", {"host": "evil.example"}, 421),
     ],
 )
-async def test_what_is_no_message_is_refused_and_the_session_goes_on(
+async def test_an_invalid_message_is_rejected_and_the_session_continues(
     talk: Connection, body: bytes, headers: dict[str, str], status: int
 ) -> None:
     before = talk.said
@@ -382,7 +382,7 @@ async def test_a_session_belongs_to_the_principal_that_opened_it(stage: Stage) -
         assert await talk.text(2) == "alice red"
 
 
-async def test_a_principal_holds_so_many_streams_and_leaves_the_rest_to_others(stage: Stage) -> None:
+async def test_the_streams_of_one_principal_are_limited_and_the_rest_is_for_others(stage: Stage) -> None:
     async with serving(stage, authenticate=by_token, limits=HttpLimits(per_principal=1)) as peer:
         held = await connected(peer, ALICE)
         second = await get(peer, ALICE)

@@ -118,7 +118,7 @@ def test_what_an_http_connection_draws_covers_the_head_of_a_request() -> None:
 # Receiving
 
 
-async def test_a_line_is_a_message_from_nobody_in_particular(wire: Wire) -> None:
+async def test_a_line_is_a_message_without_a_peer(wire: Wire) -> None:
     await wire.feed(PING + b"\n")
     assert (
         Envelope(Request(1, "ping"), about=None, peer=ANONYMOUS, size=held_size(PING)) == await wire.channel.receive()

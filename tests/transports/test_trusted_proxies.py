@@ -40,7 +40,7 @@ def test_a_trusted_proxy_is_believed(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", ["11.0.0.1", "fd00::2", None, "not an address"])
-def test_nobody_else_is_believed(client: str | None) -> None:
+def test_the_headers_of_other_peers_are_ignored(client: str | None) -> None:
     assert summary(seen(client, **FOR, forwarded="for=9.9.9.9"))[1:] == ("http", "inside")
     assert summary(seen(client, **FOR))[0] == client
 
