@@ -175,7 +175,7 @@ FORM: list[tuple[str, JsonValue]] = [
 
 
 @pytest.mark.parametrize(("name", "schema"), FORM)
-def test_property_schemas_are_told_apart_by_their_members(name: str, schema: JsonValue):
+def test_property_schemas_are_distinguished_by_their_members(name: str, schema: JsonValue):
     form = read(types.RequestedSchema, {"type": "object", "properties": {"a": schema}})
     assert isinstance(form, types.RequestedSchema)
     assert type(form.properties["a"]).__name__ == name
