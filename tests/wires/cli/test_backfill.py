@@ -116,7 +116,7 @@ async def test_the_model_can_be_named(api: Api) -> None:
 
 
 @both_eras
-async def test_a_key_that_the_api_rejects_is_told_without_its_words(api: Api, mode: str) -> None:
+async def test_a_key_that_the_api_rejects_is_reported_without_its_message(api: Api, mode: str) -> None:
     api.status = 401
     async with host_of(backfill("--provider", api.url, "--model", "m", "--", *SERVER), mode) as client:
         try:

@@ -219,7 +219,7 @@ def test_run_says_on_a_terminal_that_it_waits_for_a_host() -> None:
         assert person.waits() == 0
 
 
-def test_serve_serves_over_http_and_websocket_until_it_is_told_to_stop() -> None:
+def test_serve_serves_over_http_and_websocket_until_a_signal() -> None:
     with started("serve", TRAVEL, "--port", "0", "--path", "/travel", "--drain", "1") as process:
         url = announced(process)
         assert url.endswith("/travel")
@@ -415,12 +415,12 @@ def test_help_has_examples_and_the_exit_statuses() -> None:
     assert unnamed(done.stdout, "examples:", "exit status:") == []
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert trio_mcp("--version").stdout.startswith("trio-mcp 0.")
 
 
 @pytest.mark.parametrize("command", [["serve", TRAVEL, "--port", "0"], ["run", TRAVEL]], ids=["serve", "run"])
-def test_keys_that_are_none_are_told_before_anything_is_served(
+def test_invalid_keys_are_reported_before_anything_is_served(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(ENVIRONMENT, "TRIO_MCP_KEYS", "hidden")

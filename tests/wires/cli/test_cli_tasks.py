@@ -93,7 +93,7 @@ def test_an_option_of_calls_is_not_called_an_argument_of_python() -> None:
     assert "task=True" not in said
 
 
-def test_mistakes_are_told_in_one_line() -> None:
+def test_mistakes_are_reported_in_one_line() -> None:
     assert "ID" in refused(2, "tasks", "show", TASKS)
     assert "ID" in refused(2, "tasks", "list", TASKS, "x")
     assert "--mode legacy" in refused(4, "tasks", "list", TASKS)
