@@ -149,7 +149,7 @@ async def test_a_server_that_is_killed_while_the_user_thinks_goes_on_with_the_ca
     assert ledger.lines == ["charged 5", "confirmed"]
 
 
-async def test_a_legacy_client_is_told_that_its_server_is_gone_and_nothing_is_done_twice(
+async def test_a_legacy_client_learns_that_its_server_is_gone_and_nothing_is_done_twice(
     ledger: Ledger, keys: str
 ) -> None:
     async with checkout(ledger, keys) as process:
