@@ -296,7 +296,7 @@ async def test_a_form_with_every_kind_of_field_is_asked_and_answered(
 
 
 @newest
-async def test_a_client_that_cannot_be_asked_is_told_which_capability_is_missing(
+async def test_the_error_of_a_client_that_cannot_be_asked_names_the_missing_capability(
     connect: Connect, revision: str
 ) -> None:
     missing = {"elicitation": {"form": {}}}
