@@ -34,7 +34,7 @@ TALK = (
 
 
 @pytest.mark.parametrize("tool", ["fork", "fork_in_a_thread"])
-def test_a_forked_copy_of_the_server_answers_nobody_and_ends(tool: str) -> None:
+def test_a_forked_copy_of_the_server_answers_no_client_and_ends(tool: str) -> None:
     with subprocess.Popen([sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
