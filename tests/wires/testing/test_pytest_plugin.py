@@ -121,13 +121,13 @@ async def test_sleeping():
 """
 
 
-def test_an_async_test_that_nothing_runs_is_told_what_to_install_and_to_set(tmp_path: Path) -> None:
+def test_an_async_test_without_a_runner_fails_with_what_to_install_and_to_set(tmp_path: Path) -> None:
     printed = run_pytest(tmp_path, "-p", "no:anyio", trio_mode=False, test_sleeping=ASYNC_TEST)
     assert "1 failed" in printed
     assert unnamed(printed, "pytest-trio", "trio_mode = true") == []
 
 
-def test_a_test_that_calls_asyncio_is_told_what_to_write(tmp_path: Path) -> None:
+def test_a_test_that_calls_asyncio_fails_with_what_to_write(tmp_path: Path) -> None:
     printed = run_pytest(tmp_path, test_sleeping=ASYNC_TEST)
     assert "1 failed" in printed
     assert unnamed(printed, "no running event loop", "trio.sleep", "docs/asyncio.md") == []
