@@ -102,7 +102,7 @@ async def until_left(config: GuardedConfig, service: Service) -> None:
 
 @crowds
 @pytest.mark.usefixtures("files")
-async def test_a_crowd_that_does_not_read_is_cut_off_and_hurts_nobody(
+async def test_a_crowd_that_does_not_read_is_cut_off_and_affects_no_other_client(
     count: int, deadline: float, bound: float
 ) -> None:
     flooded = Flooded(count)
@@ -122,7 +122,9 @@ async def test_a_crowd_that_does_not_read_is_cut_off_and_hurts_nobody(
 
 @crowds
 @pytest.mark.usefixtures("files")
-async def test_a_crowd_of_slow_senders_is_cut_off_and_hurts_nobody(count: int, deadline: float, bound: float) -> None:
+async def test_a_crowd_of_slow_senders_is_cut_off_and_affects_no_other_client(
+    count: int, deadline: float, bound: float
+) -> None:
     server, over = Flooded(0).server, trio.Event()
     async with served(server, deadline / 2, count, bound) as (port, config, service):
         async with Client.connect(f"http://127.0.0.1:{port}/mcp") as client, trio.open_nursery() as nursery:

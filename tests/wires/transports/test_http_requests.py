@@ -325,7 +325,7 @@ async def test_a_stream_that_ended_leaves_its_connection_to_the_next_request() -
     assert server.connections == 1
 
 
-async def test_a_stream_that_stays_open_after_its_answer_holds_nobody_up() -> None:
+async def test_a_stream_that_stays_open_after_its_answer_blocks_no_request() -> None:
     server = odd_server(lambda id: events(text(id), ending="unfinished"))
     async with connected(server) as client:
         assert (await client.call_tool("odd")).text == "fine"

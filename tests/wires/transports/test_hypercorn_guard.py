@@ -219,7 +219,7 @@ async def stalled(server: Server, flood: Flood) -> Any:
         yield client
 
 
-async def test_a_stalled_reader_is_cut_off_and_its_response_told() -> None:
+async def test_a_stalled_reader_is_cut_off_and_its_response_notified() -> None:
     flood = Flood()
     async with guarded(serving(flood), limited(send_timeout=0.3)) as server, bystander(server):
         async with stalled(server, flood) as client:

@@ -196,7 +196,7 @@ async def told(asked: bytes, config: Any = None) -> tuple[int, list[Request]]:
     return status, requests
 
 
-async def test_an_application_is_told_the_path_and_one_host() -> None:
+async def test_an_application_receives_the_path_and_one_host() -> None:
     status, (request,) = await told(get("http://Shop.example:81/a%20b?c=d", "x-other: 1"))
     assert status == 200
     assert (request.path, request.query) == ("/a b", "c=d")
@@ -222,7 +222,7 @@ TARGETS = {
 
 
 @pytest.mark.parametrize("line", TARGETS)
-async def test_other_forms_of_targets_are_told_as_they_are(line: str) -> None:
+async def test_other_forms_of_targets_are_passed_on_unchanged(line: str) -> None:
     path, host = TARGETS[line]
     _, (request,) = await told(f"{line} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
     assert (request.path, request.headers["host"]) == (path, host)

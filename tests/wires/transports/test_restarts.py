@@ -117,7 +117,7 @@ async def test_a_stream_of_progress_goes_on_without_a_gap(server: Restarted) -> 
     assert told == [1, 2, 3, 4, 5]
 
 
-async def test_a_call_that_was_in_a_step_says_so(server: Restarted) -> None:
+async def test_a_call_that_was_in_a_step_is_an_error_that_names_the_step(server: Restarted) -> None:
     told = trio.Event()
 
     async with connected(server) as client, trio.open_nursery() as nursery:
@@ -135,7 +135,7 @@ async def test_a_call_that_was_in_a_step_says_so(server: Restarted) -> None:
     assert server.effects == ["charged"]
 
 
-async def test_a_call_that_must_not_run_twice_is_told_to_its_client(server: Restarted) -> None:
+async def test_a_call_that_must_not_run_twice_is_an_error_for_its_client(server: Restarted) -> None:
     async def think(_question: Any) -> Any:
         await server.restart()
         return accept(value=True)

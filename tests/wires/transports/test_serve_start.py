@@ -20,7 +20,7 @@ from trio_mcp_transports.http import serve_http
 BOUND = 20
 
 
-async def test_it_is_served_on_this_machine_only_unless_told_otherwise() -> None:
+async def test_it_is_served_on_this_machine_only_by_default() -> None:
     async with served(Server("x")) as url:
         assert url.startswith("http://127.0.0.1:")
     with pytest.raises(ValueError, match="allowed_hosts"):
@@ -39,7 +39,7 @@ async def test_keys_that_were_given_make_those_of_the_environment_no_matter(monk
         assert url.startswith("http://")
 
 
-async def test_a_store_without_keys_is_told_once_and_no_server_is_announced(
+async def test_a_store_without_keys_is_reported_once_and_no_server_is_announced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -94,7 +94,7 @@ async def test_a_client_that_asks_for_a_websocket_at_a_wrong_path_learns_the_rig
             await Client.connect(origin + path).open()
 
 
-async def test_a_client_that_expects_tls_where_there_is_none_is_told_so() -> None:
+async def test_a_client_that_expects_tls_where_there_is_none_gets_an_error() -> None:
     async with served(Server("x")) as url:
         said = re.escape("no TLS is spoken there; is it ws:// instead of wss://?")
         with trio.fail_after(BOUND), pytest.raises(Disconnected, match=said):

@@ -146,7 +146,7 @@ async def test_a_closed_stdin_or_stdout_is_refused_with_its_name(closed: str, na
     assert name + b" is closed" in done.stderr
 
 
-async def test_a_closed_stderr_harms_nobody() -> None:
+async def test_a_closed_stderr_does_not_affect_the_server() -> None:
     done = await run(request("noise", 1), command=["sh", "-c", 'exec "$0" "$@" 2>&-', *APP])
     assert done.returncode == 0
     assert done.stdout.splitlines() == [echo(1), b"after serving"]
@@ -321,7 +321,7 @@ def line(message: dict[str, object]) -> bytes:
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}
 
 
-async def test_a_signal_ends_the_process_although_a_tool_is_stuck_and_its_caller_is_told() -> None:
+async def test_a_signal_ends_the_process_although_a_tool_is_stuck_and_its_caller_gets_an_error() -> None:
     async with running("deaf") as server:
         server.process.send_signal(signal.SIGTERM)
         assert "shutting down" in json.loads(await server.line())["error"]["message"]

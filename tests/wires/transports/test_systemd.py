@@ -156,7 +156,9 @@ def test_news_reach_a_socket_in_the_abstract_namespace(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("address", ["", "relative", "/nowhere/socket"])
-async def test_a_server_is_served_also_if_nobody_can_be_notified(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+async def test_a_server_is_served_also_if_systemd_cannot_be_notified(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", address)
     assert not notify("READY=1")
     async with served(Server("shop")) as url:

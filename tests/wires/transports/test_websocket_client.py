@@ -135,7 +135,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("answer", "said"), REFUSALS)
-async def test_what_refuses_the_upgrade_is_told_with_its_status_and_words(answer: bytes, said: str) -> None:
+async def test_a_refused_upgrade_is_reported_with_its_status_and_text(answer: bytes, said: str) -> None:
     async def refuse(client: Bytes, key: str) -> None:
         with suppress(trio.BrokenResourceError):
             await client.send(answer)
@@ -196,7 +196,7 @@ async def test_a_server_that_does_not_speak_mcp_is_left() -> None:
         assert said == "it does not speak the subprotocol mcp"
 
 
-async def test_an_answer_to_the_upgrade_that_is_wrong_is_told_by_what_is_wrong_with_it() -> None:
+async def test_a_wrong_answer_to_the_upgrade_is_reported_with_the_reason() -> None:
     async def speak_another(client: Bytes, key: str) -> None:
         await client.send(accepted(key).replace(b"protocol: mcp", b"protocol: chat"))
 
@@ -204,7 +204,7 @@ async def test_an_answer_to_the_upgrade_that_is_wrong_is_told_by_what_is_wrong_w
         assert "unrecognized subprotocol" in await refusal_of(url)
 
 
-async def test_nobody_there_is_told_in_one_line() -> None:
+async def test_a_refused_connection_is_reported_in_one_line() -> None:
     with trio.fail_after(LIMIT):
         assert "refused" in await refusal_of("ws://127.0.0.1:1/mcp")
 
@@ -212,7 +212,7 @@ async def test_nobody_there_is_told_in_one_line() -> None:
 @pytest.mark.parametrize(
     "url", ["ws://", "http://127.0.0.1/", "ws://a:b@127.0.0.1/", "ws://127.0.0.1/#x", "ws://127.0.0.1/ä"]
 )
-async def test_what_is_no_websocket_url_is_a_value_error(url: str) -> None:
+async def test_an_invalid_websocket_url_is_a_value_error(url: str) -> None:
     with pytest.raises(ValueError, match=r"URL"):
         async with connect(url):
             pass
@@ -243,7 +243,7 @@ async def test_a_close_ends_the_calls_that_wait_with_its_code_and_reason(
                 pass
 
 
-async def test_a_connection_that_is_lost_is_told_as_lost() -> None:
+async def test_a_connection_that_is_lost_is_reported_as_lost() -> None:
     async def vanish(socket: trio_websocket.WebSocketConnection) -> None:
         await socket.get_message()
         await socket._stream.aclose()  # noqa: SLF001
@@ -267,7 +267,7 @@ async def test_what_came_before_the_close_is_received_first() -> None:
             await channel.send(Envelope(Request(2, "ping")))
 
 
-async def test_closing_tells_the_server_and_ends_whoever_waits() -> None:
+async def test_closing_tells_the_server_and_ends_all_waiting_tasks() -> None:
     async with met() as (channel, server):
         async with trio.open_nursery() as nursery:
 
@@ -295,7 +295,7 @@ async def test_text_that_is_no_message_is_received_as_malformed_and_the_connecti
 
 
 @pytest.mark.parametrize(("message", "code"), [(b"{}", 1003), ("x" * 1001, 1009), ("é" * 501, 1009)])
-async def test_a_server_that_breaks_the_framing_is_told_with_a_close_code(message: bytes | str, code: int) -> None:
+async def test_a_server_that_breaks_the_framing_gets_a_close_code(message: bytes | str, code: int) -> None:
     async with met(max_message=1000) as (channel, server):
         await server.send_message(message)
         with pytest.raises(trio.BrokenResourceError, match=str(code)):
@@ -348,7 +348,7 @@ async def test_a_server_that_does_not_read_is_given_up_after_the_write_deadline(
             await channel.receive()
 
 
-async def test_pings_are_answered_and_the_close_is_seen_while_nobody_receives() -> None:
+async def test_pings_are_answered_and_the_close_is_seen_while_no_task_receives() -> None:
     async with met() as (channel, server):
         for _ in range(INBOX - 1):
             await server.send_message(PING)
@@ -360,7 +360,7 @@ async def test_pings_are_answered_and_the_close_is_seen_while_nobody_receives() 
         assert len([envelope async for envelope in channel]) == INBOX - 1
 
 
-async def test_what_nobody_receives_is_bounded_and_loses_nothing() -> None:
+async def test_unreceived_messages_are_bounded_and_none_is_lost() -> None:
     sent: list[int] = []
 
     async def flood(socket: trio_websocket.WebSocketConnection) -> None:
@@ -445,6 +445,6 @@ async def test_a_wss_url_is_reached_with_a_certificate_that_is_trusted(certifica
         assert (await client.call_tool("echo", {"text": text})).text == text
 
 
-async def test_a_certificate_that_nobody_trusts_is_named_as_the_reason(certificate: Path) -> None:
+async def test_an_untrusted_certificate_is_named_as_the_reason(certificate: Path) -> None:
     async with secured(Server("secret"), certificate) as url:
         assert "certificate verify failed" in await refusal_of(url)

@@ -82,7 +82,7 @@ NONE_AT_ALL: list[dict[str, str | None]] = [
 
 
 @pytest.mark.parametrize("headers", NONE_AT_ALL)
-async def test_an_upgrade_that_is_none_is_400_and_hurts_nobody(url: str, headers: dict[str, str | None]) -> None:
+async def test_an_invalid_upgrade_is_400_and_affects_no_other_client(url: str, headers: dict[str, str | None]) -> None:
     async with raw(url) as bystander, raw(url, connected=False) as peer:
         assert (await peer.upgrade(headers))[0] == 400
         assert await bystander.text(await bystander.leg("echo", {"text": "still here"})) == "still here"
@@ -202,7 +202,7 @@ async def test_one_more_than_the_limit_is_503_until_one_has_gone(stage: Stage) -
             assert await next_one.text(await next_one.leg("echo", {"text": "in"})) == "in"
 
 
-async def test_a_principal_holds_so_many_and_leaves_the_rest_to_others(stage: Stage) -> None:
+async def test_the_websockets_of_one_principal_are_limited_and_the_rest_is_for_others(stage: Stage) -> None:
     async def authenticate(headers: Mapping[str, str]) -> str | None:
         return headers.get("x-user")
 
