@@ -56,7 +56,7 @@ async def serving(hook: ProtectedResource, port: int) -> AsyncIterator[str]:
 
 
 async def send(url: str, token: str) -> trio.SocketStream:
-    """Send a call on a connection of its own, and do not wait for the answer."""
+    """Send a call on a new connection, and do not wait for the answer."""
     stream = await trio.open_tcp_stream("127.0.0.1", httpx2.URL(url).port or 0)
     body, headers = modern_call("read")
     request = httpx2.Request("POST", url, json=body, headers={**headers, "authorization": f"Bearer {token}"})

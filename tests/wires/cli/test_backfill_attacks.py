@@ -103,7 +103,7 @@ def host_of(*arguments: str) -> Iterator[Host]:
         env=NO_KEYS,
         cwd=ROOT,
     ) as process:
-        # A test that waits for ever ends by this.
+        # This ends a test that would hang.
         watchdog = threading.Timer(SECONDS, process.kill)
         watchdog.start()
         try:

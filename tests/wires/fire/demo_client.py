@@ -1,4 +1,4 @@
-"""A client that has the conversation of `trio-mcp demo`, and is killed after the message that it is told.
+"""A client that has the conversation of `trio-mcp demo`, and is killed after a given message.
 
 Usage: demo_client.py MODE URL, or demo_client.py MODE COMMAND... It reads lines `NUMBER [ARGUMENT]`: after NUMBER messages the
 client, a separate process, is gone with SIGKILL; ARGUMENT is one more for the COMMAND. It says `killed`, or `done` when the
@@ -27,7 +27,7 @@ LIMIT = 50.0
 
 
 class Fuse:
-    """Kills this process after so many messages."""
+    """Kills this process after a number of messages."""
 
     def __init__(self, length: int) -> None:
         self._left = length

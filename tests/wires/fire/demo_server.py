@@ -1,6 +1,6 @@
 """The server of `trio-mcp demo`, with short patience, to be left alone by its clients in the middle of everything.
 
-Usage: demo_server.py http PORT, or demo_server.py stdio FILE, which writes what was left into FILE when it ends.
+Usage: demo_server.py http PORT, or demo_server.py stdio FILE, which writes the remaining objects into FILE when it ends.
 """
 
 from __future__ import annotations

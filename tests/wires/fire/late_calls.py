@@ -1,4 +1,4 @@
-"""Calls of a server whose store is late: what their clients are told meanwhile, and that a repeat ends the story."""
+"""Calls of a server whose store is late: what their clients receive meanwhile, and that a repeat gets the outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def make_late(home: Path, in_time: int, timeout: float) -> None:
-    """Let the writes of the server be late, but for so many of each process; each is given up after so many seconds."""
+    """Delay the writes of the server except for the first ones of each process; each is given up after some seconds."""
     # A server may look at any time.
     (home / "late.new").write_text(f"{in_time} {in_time} {timeout}")
     (home / "late.new").rename(home / "late")

@@ -37,9 +37,9 @@ LATE = [
     *(("http", NEWEST_LEGACY, in_time) for in_time in (0, 3)),
     ("http", MODERN, 1),
 ]
-"""With a store that is late, but for so many writes of each process. What is kept of legacy calls, sessions and streams is kept
-over HTTP alone. There, and over WebSocket, the store is late once the client is connected. A call that asks is kept with its
-fourth write."""
+"""With a store that is late, except for the first writes of each process. Legacy calls, sessions and streams are kept over HTTP
+alone. There, and over WebSocket, the store is late once the client is connected. A call that asks is kept with its fourth
+write."""
 
 STORES = [("stdio", mode, None) for mode in ERAS] + LATE
 wires = pytest.mark.parametrize(
@@ -54,7 +54,7 @@ async def start_whenever_killed(server: HttpProcess) -> None:
 
 
 async def list_tools(client: Client) -> None:
-    """Have the tools listed; again while the server is being started, which is told at once since nothing was sent."""
+    """List the tools; try again while the server is being started, which is known at once since nothing was sent."""
     while True:
         try:
             await client.list_tools()

@@ -30,7 +30,7 @@ eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
 
 
 async def kill_one(clients: Child, length: int, more: str = "") -> str:
-    """Return `killed`, or `done` when the conversation was over before so many messages."""
+    """Return `killed`, or `done` when the conversation was over before that number of messages."""
     with trio.fail_after(BOUND):
         await clients.send(f"{length} {more}\n".encode())
         return (await clients.line()).decode()

@@ -24,7 +24,7 @@ TASKS = [("stdio", MODERN), ("ws", MODERN), ("http", MODERN), ("http", NEWEST_LE
 
 
 async def died(home: Path, wire: str, mode: str, number: int, *, as_task: bool, in_time: int | None = None) -> bool:
-    """Have the conversation with a server that dies before that message; return whether it had so many."""
+    """Have the conversation with a server that dies before that message; return whether it got so far."""
     deadly = home / f"die at {number}"
     async with connected(home, wire, mode, in_time) as client:
         if in_time is not None:

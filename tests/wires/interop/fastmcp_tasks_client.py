@@ -1,6 +1,6 @@
-"""FastMCP's client with tasks, told by its one argument what to do; prints what it saw as one line of JSON.
+"""FastMCP's client with tasks, controlled by its one argument; prints what it saw as one line of JSON.
 
-{"target": "http://..." | ["python", "server.py"], "env": {...}, "mode": "auto" | "legacy"}; it runs in an environment of its own.
+{"target": "http://..." | ["python", "server.py"], "env": {...}, "mode": "auto" | "legacy"}; it runs in a separate environment.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A FastMCP server whose tools are tasks, over stdio or HTTP; it runs in an environment of its own.
+"""A FastMCP server whose tools are tasks, over stdio or HTTP; it runs in a separate environment.
 
 `fastmcp_tasks_server.py stdio`, or `... http`, which announces its URL.
 """

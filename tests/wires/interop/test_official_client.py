@@ -39,7 +39,7 @@ OLDEST_OVER_SSE = ("2024-11-05", "sse")
 
 
 class User:
-    """Answers forms in the given order, and then with 7; has a model and a folder, and keeps what it is asked and told."""
+    """Answers forms in the given order, and then with 7; has a model and a folder, and keeps the requests and notifications."""
 
     def __init__(self, *answers: wire.ElicitResult) -> None:
         self.asked: list[wire.ElicitRequestFormParams] = []
@@ -202,7 +202,7 @@ async def test_what_a_tool_asks_and_tells_arrives(connect: Connect, revision: st
 
 
 class ToolModel:
-    """Calls the tool that it is offered twice, reads the results, and gives data: first what is no number, then their sum."""
+    """Calls the tool that it is offered twice, reads the results, and gives data: first an invalid number, then their sum."""
 
     def __init__(self) -> None:
         self.prompts: list[wire.CreateMessageRequestParams] = []

@@ -47,7 +47,7 @@ def reached(server: Sequence[str], transport: str) -> Iterator[str | list[str]]:
 
 @contextmanager
 def serving(script: str, behind: str) -> Iterator[list[str]]:
-    """A server of this folder as a proxy is told about it: a command, or a URL."""
+    """A server of this folder in the form that a proxy takes: a command, or a URL."""
     with ExitStack() as servers:
         command = command_of(script, behind)
         yield command if behind == "stdio" else [servers.enter_context(over_http(command))]

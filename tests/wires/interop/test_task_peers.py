@@ -22,7 +22,7 @@ transports = pytest.mark.parametrize("transport", ["stdio", "http"])
 
 
 async def said_by(*command: str, **told: Any) -> dict[str, Any]:
-    """What a client saw that does what it is told."""
+    """Run a client with this command, and return what it saw."""
     with trio.fail_after(LIMIT):
         done = await trio.run_process(
             [*command, json.dumps(told)], capture_stdout=True, capture_stderr=True, check=False

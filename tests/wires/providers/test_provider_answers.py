@@ -365,7 +365,7 @@ async def test_an_error_in_a_stream_has_a_kind(api: Api, error: Any, kind: Provi
             await api.provider(server.url, max_retries=0).stream(REQUEST, lambda text: None)
     assert caught.value.kind is kind
     assert KEY not in str(caught.value)
-    # An API may show a part of the key, which nobody can recognise: nothing that it says of one is repeated.
+    # An API may show a part of the key, which cannot be recognised: no text that mentions a key is repeated.
     assert "not yours" not in str(caught.value)
 
 

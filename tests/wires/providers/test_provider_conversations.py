@@ -217,7 +217,7 @@ async def test_the_first_model_is_asked_for_again_if_the_list_failed(kind: type[
     assert server.asked[-1].body["model"] == "model-7"
 
 
-# what is left of a response
+# the rest of a response
 
 
 @both

@@ -96,7 +96,7 @@ async def hosts(
     """Clients of two principals, of one proxy of a server at a URL. Each answers what it is asked with its name.
 
     Args:
-        heard: is given the name of each that is told of a change, and the resource.
+        heard: receives the name of each client that is notified of a change, and the resource.
     """
     asked = Meeting()
 
@@ -194,5 +194,5 @@ async def test_a_subscription_is_that_of_its_principal(transport: str, mode: str
                 assert (await anext(of_bob)).uri == f"{notes}bob"
             await bob.call_tool(tool, {"uris": ["note://all"]})
             assert (await anext(of_bob)).uri == f"{notes}all"
-    # A change may be told twice: a proxy has several connections.
+    # A change may be announced twice: a proxy has several connections.
     assert {*heard} == {("alice", f"{notes}alice"), ("bob", f"{notes}all"), ("bob", f"{notes}bob")}

@@ -1,6 +1,6 @@
 """A client that vanishes without a FIN, in a network of this process alone: `unshare -rn python half_open.py`.
 
-The only interface goes down under an open stream. Prints the seconds until the application was told of it.
+The only interface goes down under an open stream. Prints the seconds until the application was notified.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server with a lifespan, for the tests to start as a process of its own: on stdio, or for `hypercorn -k trio`.
+"""A server with a lifespan, for the tests to start as a separate process: on stdio, or for `hypercorn -k trio`.
 
 `app` is the application itself, `mounted` the same in Starlette, which passes no lifespan events on, `managed` in Starlette with
 the lifespan of the application, `below` in Starlette at `/api`. Each prints a line on stderr when the lifespan opens and when

@@ -1,4 +1,4 @@
-"""A file whose server asks for authentication, and has probes, a route and an access log: nobody serves it open."""
+"""A file whose server asks for authentication, and has probes, a route and an access log; it is never served open."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ async def test_workers_of_uvicorn_serve_calls_without_sessions_in_any_of_them(mo
         try:
             with trio.fail_after(BOUND):
                 processes: set[int] = set()
-                # Each client has a connection of its own, which one of the workers accepts.
+                # Each client has a separate connection, which one of the workers accepts.
                 while len(processes) < 2:
                     with suppress(Unreachable):
                         async with Client.connect(f"http://127.0.0.1:{port}/mcp", mode=mode) as client:

@@ -47,7 +47,7 @@ def files(count: int) -> Iterator[None]:
 
 
 class Flooded:
-    """A server with a tool that never stops to report; `over` is set when so many of its runs have ended."""
+    """A server with a tool that never stops reporting; `over` is set when a number of its runs have ended."""
 
     def __init__(self, count: int) -> None:
         self.server = Server("flooded", version="1", options=ServiceOptions(outbox=1))

@@ -841,7 +841,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 class Talker:
-    """A server whose tool `talk` reports progress once, goes on when the test says so, and reports `more` then."""
+    """A server whose tool `talk` reports progress once, continues on a signal of the test, and then reports `more`."""
 
     def __init__(self, more: int = 0, text: str = "") -> None:
         self.reported = 0
@@ -1065,7 +1065,7 @@ def get_stream(peer: Peer, way: str = PATTERN, *more: str) -> bytes:
 
 
 def announcing() -> Server:
-    """A server with a tool that adds another one, which its clients are told of on their standalone streams."""
+    """A server with a tool that adds another one, which is announced on its clients' standalone streams."""
     server = demo()
 
     @server.tool
@@ -1159,7 +1159,7 @@ async def test_a_response_that_is_ended_early_leaves_the_stream_to_the_grace_and
 
     @server.tool
     async def poll(ctx: Context) -> str:
-        """End the response, go on when the test says so, and report then."""
+        """End the response, continue on a signal of the test, and then report."""
         await ctx.progress(1)
         await ctx.end_stream(retry=0.01)
         ended.set()

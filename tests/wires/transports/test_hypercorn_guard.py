@@ -1,4 +1,4 @@
-"""Our connection under hypercorn: one never ends, blocks or starves the others, and its application is told the truth."""
+"""Our connection under hypercorn: one never ends, blocks or starves the others, and its application gets correct events."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ async def page_host() -> AsyncIterator[tuple[int, trio.MemoryReceiveChannel[Any]
 async def visit(chromium: str, profile: Path, url: str, seen: trio.MemoryReceiveChannel[Any]) -> Any:
     """Open a page, and return what it has seen."""
     command = [chromium, *FLAGS, HOSTS, f"--user-data-dir={profile}", url]
-    # It starts processes of its own, which have to end too.
+    # It starts child processes, which have to end too.
     process = await trio.lowlevel.open_process(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )

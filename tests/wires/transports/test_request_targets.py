@@ -180,7 +180,7 @@ async def test_over_tls_the_uri_is_one_of_https(certificate: Path) -> None:
             assert got == status
 
 
-# What applications are told
+# What applications receive
 
 
 async def told(asked: bytes, config: Any = None) -> tuple[int, list[Request]]:

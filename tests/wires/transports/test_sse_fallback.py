@@ -1,4 +1,4 @@
-"""Falling back to HTTP+SSE at a server that closes the connection of a POST which it rejects, and does not say so before."""
+"""Falling back to HTTP+SSE at a server that closes the connection of a POST which it rejects, without a response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sockets that systemd opens, and what it is told."""
+"""Sockets that systemd opens, and its notifications."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is
 
 
 class SlowUser:
-    """Is asked, and answers when the test says so."""
+    """A handler that answers on a signal of the test."""
 
     def __init__(self) -> None:
         self.asked = trio.Event()
