@@ -116,7 +116,7 @@ class Machine:
         life.is_dead = True
 
     async def restart(self, slot: int) -> None:
-        """Tear down what is left of a process, or shut it down, and start another one."""
+        """Tear down a process, or shut it down, and start another one."""
         process = self.processes[slot]
         if process.store.hang is not None:
             process.store.hang.set()

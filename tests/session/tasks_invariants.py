@@ -76,7 +76,7 @@ class Machine(Rules):
         await self.end_process()
 
     async def settle(self) -> None:
-        """Let the store work until every write is known, if one was late; then nothing is open that nobody works on."""
+        """Let the store work until every write is known, if one was late; then some process works on each open task."""
         stores = (self.process.store, *self.elders)
         if not any(store.given_up for store in stores):
             return
@@ -92,12 +92,12 @@ class Machine(Rules):
             await self.pass_time(5)
             await self.after_each()
         left = [stored for stored in self.left_tasks() if stored.node == services.node]
-        assert not left, f"nobody works on {left}"
+        assert not left, f"no process works on {left}"
         if self.left_tasks():
             # What a dead process was late with is taken over by the next one that starts.
             await self.act_restart()
             await self.after_each()
-            assert not self.left_tasks(), f"nobody works on {self.left_tasks()}"
+            assert not self.left_tasks(), f"no process works on {self.left_tasks()}"
         for case in self.first_sent:
             await self.repeat_settled(case)
 

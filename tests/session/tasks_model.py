@@ -55,7 +55,7 @@ class Work:
         made_with: the answers that a body had when it took a step.
         begun: the steps that a body is in now.
         unsure: those that it was in when its process ended.
-        expected: what the client was told that counts as the answer, by the number of the question.
+        expected: the answers that the client got an acknowledgement for, by the number of the question.
         returned: what bodies have returned.
     """
 

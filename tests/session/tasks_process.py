@@ -58,7 +58,7 @@ class WallClock:
 
 
 class MortalStore(LateStore):
-    """Ends its process at one of its next writes, or lets some of them be late, if it is told to.
+    """Ends its process at one of its next writes, or delays some of them, on request.
 
     It ends it right before, or right after the write is committed. What the process has given up may be made after its end.
 
@@ -81,7 +81,7 @@ class MortalStore(LateStore):
         self.on_write = self._count
 
     def be_late(self, writes: int, by: float) -> None:
-        """Let so many of the next writes time out, to be made after that time; 0 for none."""
+        """Let that number of the next writes time out, to be made after that time; 0 for none."""
         self._next[:] = [by] * writes
 
     @property

@@ -21,11 +21,11 @@ class Task:
         talk: where it was created.
         expires: when its ttl is over, in Unix seconds.
         high: the latest time that any clock has shown since.
-        has_session: it belongs to the session that created it, since nobody is authenticated.
+        has_session: it belongs to the session that created it, since there is no authentication.
         stage: the newest status message that was seen.
         end: how it ended, as a caller saw it: in which way, and with which text if that is known.
         cancels: somebody has asked for its cancel, or its session has ended.
-        is_over: a caller was told that it is cancelled, or too late to cancel.
+        is_over: a caller has received the answer that it is cancelled, or too late to cancel.
         open: its open questions as a modern caller has seen them last: their numbers, by key.
         known: all of them, ever.
         answered: the numbers of those whose answers were acknowledged.

@@ -70,7 +70,7 @@ class Rules(Told):
         process.stopped.set()
 
     def _die(self) -> None:
-        """Nobody hears what the process has not said by now."""
+        """Drop the messages that the process has not sent by now."""
         try:
             self.collect()
         except AssertionError as error:
@@ -79,7 +79,7 @@ class Rules(Told):
         self.world.is_dead = True
 
     async def end_process(self) -> None:
-        """Tear down what is left of the process, or shut it down; nothing of it may be left."""
+        """Tear down the process, or shut it down; nothing of it may remain."""
         process = self.process
         if not process.store.has_crashed:
             self.is_ending = True

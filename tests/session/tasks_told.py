@@ -1,4 +1,4 @@
-"""What the callers of the machine of tasks were told, and whether that may be: nobody hears two things that do not fit."""
+"""The answers that callers of the machine of tasks received, and a check that they do not contradict each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trio_mcp.session.tasks.record import TaskRecord, storage_key
 
 ENDS = {"completed": "done", "failed": "failed", "cancelled": "cancelled"}
 ROUNDING = 0.002
-"""Seconds: what callers are told of times are milliseconds."""
+"""Seconds: the times that callers receive are in milliseconds."""
 
 
 class Told:
@@ -102,7 +102,7 @@ class Told:
             task.high = max(task.high, *self.times())
         received = [(talk, talk.waiting()) for talk in self.process.talks.values()]
         self._ended = {}
-        # Which of several connections said something first cannot be told: news are older than what another one says.
+        # The order of messages on several connections is unknown: a notification may be older than another one's answer.
         for talk, messages in sorted(received, key=lambda each: not any("method" in message for message in each[1])):
             self._reading = talk
             for message in messages:
@@ -215,7 +215,7 @@ class Told:
         else:
             assert any(
                 sent.talk is talk and sent.case is case and sent.about == "call" for sent in self.sent.values()
-            ), f"{case} asks where nobody has called it"
+            ), f"{case} asks where it was not called"
         self.asked.append(Asked(talk, message["id"], case, self._number(case, message)))
 
     # tasks
@@ -313,7 +313,7 @@ class Told:
             assert None in (before[1], text) or before[1] == text, f"{task} has ended otherwise: {text}"
         task.end = (end, before[1] if before is not None and text is None else text)
         if end == "cancelled":
-            assert task.cancels, f"nobody has cancelled {task}"
+            assert task.cancels, f"no caller has cancelled {task}"
         elif end == "done" and text is not None:
             self._check_done(task.case, text)
         elif end == "failed" and text is not None:

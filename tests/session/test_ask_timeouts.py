@@ -69,7 +69,7 @@ async def test_a_live_question_without_an_answer_is_withdrawn_at_the_client(
 async def test_a_question_of_a_round_without_an_answer_leaves_the_round(
     server: Server, kind: str, autojump_clock: MockClock
 ) -> None:
-    """The call goes on while it is parked; the next leg is told what became of it."""
+    """The call goes on while it is parked; the next leg gets its outcome."""
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("patient", {"kind": kind}))
         await trio.sleep(10)

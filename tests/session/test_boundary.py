@@ -46,7 +46,7 @@ async def open_generator() -> str:
 
 @server.tool
 async def unsendable(kind: str) -> str:
-    """Raise an error that cannot be told."""
+    """Raise an error that has no text."""
     raise {
         "data": RemoteProtocolError("x", data=object()),  # type: ignore[arg-type]
         "text": RemoteProtocolError("\ud800"),

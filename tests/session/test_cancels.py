@@ -40,7 +40,7 @@ def server() -> Server:
 
 
 async def comparisons(talk: Talk, count: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often ids are compared when so many open requests are cancelled, the last one first."""
+    """How often ids are compared when open requests are cancelled, the last one first."""
     read = jsonrpc._parse_id  # noqa: SLF001
     with monkeypatch.context() as patch:
         patch.setattr(jsonrpc, "_parse_id", lambda value: CountedId(read(value)))

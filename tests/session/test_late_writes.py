@@ -31,7 +31,7 @@ LATE = (0.0, 3.0, 30.0, NEVER)
 
 
 def late(kind: str, number: int, seconds: float, times: int = 1) -> Lateness:
-    """Return the lateness of the writes that put a record of this kind: those from this number on are late, so many of them."""
+    """Return the delay of writes that put a record of this kind: `times` of them are late, from this number on."""
     count = 0
 
     def lateness(changes: Sequence[Change]) -> float | None:

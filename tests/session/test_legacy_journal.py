@@ -62,7 +62,7 @@ async def after_restart(
 
 
 async def begun(server: Server, *answers: Any) -> PreviousRun:
-    """What is left of a call of the tool that was asked one question more than there are answers."""
+    """The stored log of a call that asked one question more than there are answers."""
     async with session_with(server) as talk:
         talk.call("tool", id=7)
         for answer in answers:

@@ -1,4 +1,4 @@
-"""The leg book: what it decides in each state, as a table, and what it is told on the way."""
+"""The leg book: its decision in each state, as a table, and the events that lead there."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ async def test_a_client_that_leaves_work_behind_is_logged_and_one_that_only_list
 
 
 class Watched(trio.abc.Channel[Envelope]):
-    """A channel that tells when it is let go of."""
+    """A channel that reports when it is collected."""
 
     def __init__(self, inner: MemoryChannel) -> None:
         self._inner = inner

@@ -26,7 +26,7 @@ KEY = {IDEMPOTENCY_KEY: "k1"}
 
 
 class Runs:
-    """Tools that count how often they ran, and one that waits until it is let go."""
+    """Tools that count how often they ran, and one that waits until it is released."""
 
     def __init__(self, **annotations: bool) -> None:
         self.count = 0
@@ -372,14 +372,14 @@ async def test_on_the_same_connection_the_earlier_question_is_withdrawn() -> Non
         withdrawn = await player.talk.notification("notifications/cancelled")
         assert withdrawn["requestId"] == earlier["id"]
         await player.question()
-        # A late answer to the earlier one reaches nobody.
+        # A late answer to the earlier one is dropped.
         player.talk.answer(earlier, {"action": "decline"})
         await player.answer(accept(value=True))
         texts = {(await player.talk.receive())["result"]["content"][0]["text"] for _ in range(2)}
         assert texts == {"run 1: accept"}
 
 
-# repeats that say so
+# marked repeats
 
 
 async def declared(talk: Talk) -> str:

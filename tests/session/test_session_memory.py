@@ -235,7 +235,7 @@ def test_where_the_budget_has_no_room_the_oldest_outcomes_go_first() -> None:
 
 @asynccontextmanager
 async def counted_session(total: int) -> AsyncIterator[tuple[Talk, Account]]:
-    """A legacy session that keeps what it is told, as one of a channel does."""
+    """A legacy session that keeps its notifications, as one of a channel does."""
     server = offering(memory=MemoryBudget(total))
     server.resource("config://app")(lambda: "{}")
     async with server.open_service() as service:

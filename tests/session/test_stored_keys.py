@@ -374,7 +374,7 @@ async def test_nothing_of_a_refused_call_is_stored(shop: Shop, era: type[Legacy]
 
 
 async def repeated(only: Process, name: str, era: type[Legacy], *, declares: Json = EVERYTHING, **meta: Any) -> Legacy:
-    """Send a repeat of a request over a connection of its own."""
+    """Send a repeat of a request over a new connection."""
     other = era(Talk(only.player.talk.service), declares)
     if era is Legacy:
         hang, only.store.hang = only.store.hang, None

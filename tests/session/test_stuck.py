@@ -35,7 +35,7 @@ async def deafly() -> None:
         await trio.sleep_until(FREED)
 
 
-# who is told
+# sessions and replies
 
 
 async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legacy], autojump_clock: MockClock) -> None:
@@ -158,7 +158,7 @@ async def test_nothing_that_a_stuck_call_says_or_asks_reaches_anybody(
 async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_withdrawn(
     autojump_clock: MockClock,
 ) -> None:
-    """The client is told of the withdrawal before it is told of the call: nothing is said about a call after its answer."""
+    """The client gets the withdrawal before the answer to the call: no message about a call follows its answer."""
     server = made()
 
     @server.tool(timeout=1)

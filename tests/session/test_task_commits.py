@@ -1,4 +1,4 @@
-"""Commit, then wake: nobody sees or hears what is not in the store yet, and who has lost a task leaves it alone."""
+"""Commit, then wake: clients see only stored states, and a process that has lost a task leaves it alone."""
 
 from __future__ import annotations
 

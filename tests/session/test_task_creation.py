@@ -66,7 +66,7 @@ class Place:
 
 
 class Creates:
-    """Is told of what is written, and does something when a task is created."""
+    """Observes the writes, and runs a function when a task is created."""
 
     def __init__(self, store: CrashingStore) -> None:
         self._write = store.write
@@ -176,6 +176,6 @@ async def test_tasks_draw_from_the_memory_budget_and_without_room_are_taken_back
         assert reply["error"]["code"] == BUSY
         assert "memory budget" in reply["error"]["message"]
         assert memory.drawn - before >= started * 50_000
-        # Over half of it, nobody may have more than a quarter, over however many connections.
+        # Over half of it, no caller may have more than a quarter, over however many connections.
         assert memory.drawn <= memory.half
         assert (place.stored, place.runs, len(task.talk.service.tasks)) == (started, started, started)

@@ -1,8 +1,8 @@
 """Programs of callers' behaviour, good and bad, are run against a server that crashes, and whose clocks jump.
 
 The calls are plain ones and tasks of both eras, with a store that keeps what was committed. After each action everything that a
-caller was told has to fit what it was told before and what was really done: see `tasks_told` and `tasks_invariants`. The number
-of examples comes from the environment, as that of `test_rounds_machine` does: `TRIO_MCP_RUNS=10000`.
+caller receives must agree with its earlier answers and with the work that was done: see `tasks_told` and `tasks_invariants`. The
+number of examples comes from the environment, as that of `test_rounds_machine` does: `TRIO_MCP_RUNS=10000`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ HANDSHAKE = [
 
 
 class Everything(MessageChannel):
-    """Gives its session all messages at once, and ends when so many were answered."""
+    """Gives its session all messages at once, and ends after a number of answers."""
 
     def __init__(self, messages: Iterable[Json | list[Json]], answers: int) -> None:
         self._messages: list[Json | list[Json]] = [*HANDSHAKE, *messages]
