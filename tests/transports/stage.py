@@ -13,7 +13,7 @@ from trio_mcp import CancelReason, Context, Server, ServiceOptions
 
 @dataclass
 class Talk:
-    """One run of the tool `talk`: it does what it is told, one thing after the other."""
+    """One run of the tool `talk`, which performs requested actions one after the other."""
 
     orders: trio.MemorySendChannel[object]
     heard: trio.MemoryReceiveChannel[object]

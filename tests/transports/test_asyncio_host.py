@@ -1,4 +1,4 @@
-"""The application on an asyncio host, without a socket: its answers, its clients that leave, and what is left of it."""
+"""The application on an asyncio host, without a socket: its answers, its clients that leave, and what remains after its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/health` and `/ready`: one word for whoever watches the process."""
+"""`/health` and `/ready`: one word for a monitor of the process."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_server_whose_lifespan_is_still_starting_is_healthy_and_not_read
 
 
 async def test_a_probe_starts_an_application_that_is_mounted_without_a_lifespan() -> None:
-    """Nobody sends a request to what is not ready, and without one it would never start."""
+    """A load balancer sends no request to a server that is not ready, and without one it would never start."""
     async with without_lifespan(asgi_app(Server("shop"))) as peer:
         assert (await probe(peer, "/ready")).status == 503
         await trio.testing.wait_all_tasks_blocked()

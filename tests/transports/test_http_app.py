@@ -479,4 +479,4 @@ def test_the_names_of_headers_that_a_client_invents_are_not_interned() -> None:
     headers = read_headers([(b"host", b"localhost"), (unusual.encode(), b"")])
     assert list(headers) == ["host", unusual]
     again = f"{unusual[:1]}{unusual[1:]}"
-    assert sys.intern(again) is again  # CPython 3.12 keeps what is interned for ever
+    assert sys.intern(again) is again  # CPython 3.12 never frees interned strings

@@ -44,7 +44,7 @@ async def reporting(ctx: Context) -> str:
 
 @server.tool
 async def waiting() -> str:
-    """Wait for ever."""
+    """Wait until cancelled."""
     await trio.sleep_forever()
     return "never"
 

@@ -109,7 +109,7 @@ async def test_a_session_that_has_no_room_is_refused(stage: BudgetedStage, peer:
 
 async def test_an_unused_session_makes_room_for_another(stage: BudgetedStage, peer: AsgiPeer) -> None:
     first = await peer.open_session()
-    # What is left is enough for its handshake and not for a session more.
+    # The rest of the budget is enough for its handshake but not for one more session.
     with stage.fill(but=SESSION_SIZE - 1):
         second = await peer.open_session()
     assert (await peer.post(legacy_call("echo", {"text": "hi"}), second)).status == 200

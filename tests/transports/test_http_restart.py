@@ -378,7 +378,7 @@ async def test_no_credential_is_stored(disk: Disk, shop: Shop) -> None:
     async with process(disk, shop, authenticate=who) as first:
         headers = await first.peer.open_session(who={"authorization": "Bearer secret"})
         await asked(await first.call("order", headers))
-    # Sealed it says nothing of anybody: what counts is what whoever has the keys could read.
+    # A sealed record discloses nothing: this checks what a reader with the keys could see.
     written = plain_text(disk, KEYS)
     assert b"alice" in written
     assert b"secret" not in written
@@ -508,7 +508,7 @@ async def test_a_call_that_cannot_be_read_is_set_aside_and_the_others_go_on(
         assert (await second.answer(headers, await asked(rest, "Second?"), value=True)).status == 202
         await rest.end()
         if poison is poison_log:
-            # Whose call it was is known: it is told.
+            # The owner of the call is known, and is notified.
             lost = await second.resume(headers, bad.ids[-1]).end()
             assert lost.last["id"] == 2
             assert lost.last["result"]["isError"]
@@ -1119,7 +1119,7 @@ async def test_a_client_hears_that_a_call_is_lost_whose_stream_alone_was_kept(di
 
 
 def short_log(disk: Disk) -> StoredEvents:
-    """Return an event log of its own on the disk, which keeps three events of a stream."""
+    """Return a separate event log on the disk, which keeps three events of a stream."""
     return StoredEvents(CrashingStore(disk), stream_events=3)
 
 

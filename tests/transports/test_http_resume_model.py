@@ -38,7 +38,7 @@ class Reader:
 
 @dataclass
 class Call:
-    """What is known of a call: what it was told to say, and who was to hear it."""
+    """The model of a call: the messages that it sends, and their readers."""
 
     name: str
     talk: Talk
