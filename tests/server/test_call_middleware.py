@@ -362,7 +362,7 @@ async def test_a_run_of_the_body_may_be_cancelled_and_repeated(autojump_clock: M
             assert (await client.call_tool("tool")).text == "second"
 
 
-# what is left
+# garbage
 
 
 @pytest.mark.parametrize("fails", [False, True])

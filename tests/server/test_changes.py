@@ -69,7 +69,7 @@ async def test_a_tool_in_a_thread_may_change_the_server(server: Server) -> None:
     async with talk_to(server) as talk:
         await talk.initialize()
         call = talk.call("grow")
-        came = [await talk.receive(), await talk.receive()]  # in either order: the change is told as soon as it is made
+        came = [await talk.receive(), await talk.receive()]  # in either order: the change is sent at once
     assert sorted(message.get("method", "") for message in came) == ["", TOOLS]
     assert [message["id"] for message in came if "id" in message] == [call]
 

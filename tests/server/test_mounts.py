@@ -323,7 +323,7 @@ async def test_middleware_of_both_servers_may_run_the_body_again(mode: Any) -> N
 
     async with client_of(outer, mode, on_elicit=answer) as client:
         result = await client.call_tool("n_ask")
-    # Each run has a question of its own; a replay, as in the modern era here, asks none of them again.
+    # Each run has a separate question; a replay, as in the modern era here, asks none of them again.
     assert len(questions) == 4
     assert result.text.split("-")[-4:] == ["1", "2", "3", "4"]
 

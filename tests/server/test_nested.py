@@ -1,4 +1,4 @@
-"""A handler reads resources and prompts of its own server, in branches of its call."""
+"""A handler reads resources and prompts of the server that it belongs to, in branches of its call."""
 
 from __future__ import annotations
 

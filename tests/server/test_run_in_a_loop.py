@@ -1,4 +1,4 @@
-"""`server.run()` starts an event loop of its own; where one runs already, it raises and says what to write."""
+"""`server.run()` starts an event loop; where one runs already, it raises an error that shows what to write."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ async def call(server: Server, mode: str, tool: str) -> CallToolResult:
         return await client.call_tool(tool)
 
 
-# told
+# reported errors
 
 
 @pytest.mark.parametrize("tool", ["boom", "boom_in_thread", "boom_after_question"])

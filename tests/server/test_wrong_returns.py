@@ -1,4 +1,4 @@
-"""A handler that returns what cannot be sent: its caller is told what is wrong, and the log says whose it was."""
+"""A handler that returns an unserializable value: its caller gets an error with the reason, and the log names the handler."""
 
 from __future__ import annotations
 
