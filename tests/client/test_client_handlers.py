@@ -278,7 +278,7 @@ async def test_a_handler_that_takes_too_long_fails_its_question_and_names_the_li
     assert thinks.cancelled
 
 
-# what is no error
+# exits
 
 
 @pytest.mark.parametrize("mode", ["legacy", "modern"])

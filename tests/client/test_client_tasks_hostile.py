@@ -44,7 +44,7 @@ async def as_legacy_tasks(wire: Wire) -> None:
 
 
 class Answers:
-    """A server that answers each method with the next of its answers, and with the last of them for ever.
+    """A server that answers each method with the next of its answers, and then repeats the last one.
 
     Attributes:
         seen: the requests that came, by method.
@@ -97,7 +97,7 @@ async def test_the_state_of_another_task_is_no_answer() -> None:
     async with against(answers) as (client, _):
         with pytest.raises(RemoteProtocolError, match="other"):
             await client.call_tool("book")
-    # The server was told that nobody waits any more.
+    # The server was notified that the task is no longer needed.
     assert [request["params"]["taskId"] for request in answers.seen["tasks/cancel"]] == ["t"]
 
 

@@ -1,4 +1,4 @@
-"""Several servers in one client: their names, their lists, and what is left of them when one is lost."""
+"""Several servers in one client: their names, their lists, and what remains when one is lost."""
 
 from __future__ import annotations
 

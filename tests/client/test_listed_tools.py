@@ -119,7 +119,7 @@ async def test_a_tool_that_was_not_listed_is_not_checked(opening: Any) -> None:
 async def test_a_schema_that_cannot_be_used_is_logged_and_checks_nothing(
     opening: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is a stranger's: nothing of it is fetched, and none of its patterns may run for ever."""
+    """The schema is untrusted: nothing of it is fetched, and none of its patterns may run without a limit."""
     with caplog.at_level(logging.WARNING, "trio_mcp.client"):
         result = await answered(opening, {}, {"type": "object", "$ref": "https://example.com/schema.json"})
     assert result.structured_content is None
