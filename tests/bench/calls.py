@@ -51,7 +51,7 @@ class Calls(Workload):
             ids = [await open_session(server.port, self.headers) for _ in range(self.connections)]
             sessions = {"sids": "\n".join(ids) + "\n"}
         options = {"port": server.port, "conns": self.connections, "pid": server.pid, "expect": self.expect}
-        # In a file of its own: the server has its log open.
+        # In a separate file: the server has its log open.
         log = server.scratch / "generator.log"
         report = await generate(mode, load, options, {**texts, **sessions}, log=log, scratch=server.scratch)
         return report.cpu

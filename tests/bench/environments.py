@@ -21,7 +21,7 @@ class PythonEnvironment:
 
     Attributes:
         requirements: What pip installs.
-        depends_on: A file, any change of which makes the environment anew.
+        depends_on: A file, any change of which rebuilds the environment.
     """
 
     name: str

@@ -41,7 +41,7 @@ class Series:
     Attributes:
         name: Of the thing of which there are more and more.
         sizes: How many.
-        at: The workload where there are so many.
+        at: The workload with that number of them.
         hold: Makes a server hold more; None if the workload does that, or another server has to be started.
     """
 

@@ -35,7 +35,7 @@ def way(fn: Way) -> Way:
 
 @server.tool
 async def run(way: str, n: int, ctx: Context) -> None:
-    """Run so many branches one way."""
+    """Run a number of branches one way."""
     await WAYS[way](ctx, n)
 
 

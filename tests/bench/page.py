@@ -11,7 +11,7 @@ BEGIN = "<!-- bench: begin. `python -m bench --update` writes what follows. -->"
 END = "<!-- bench: end -->"
 
 LIMIT = 1.10
-"""A ratio that is more than so many times that of the page is a regression."""
+"""A ratio that exceeds that of the page by more than this factor is a regression."""
 
 
 @dataclass(frozen=True)

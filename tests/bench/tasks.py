@@ -151,7 +151,7 @@ async def start(folder: Path) -> tuple[float, float]:
     began = time.perf_counter()
     async with opened(folder / "open.db") as peer:
         answered = time.perf_counter() - began
-        while len(peer.session.service.tasks) < OPEN:  # noqa: ASYNC110  nobody is told
+        while len(peer.session.service.tasks) < OPEN:  # noqa: ASYNC110  there is no event
             await trio.sleep(0.01)
         return answered, time.perf_counter() - began
 

@@ -1,4 +1,4 @@
-"""A token for the workload with authentication, and the key that verifies it. Nobody has the key that signed it."""
+"""A token for the workload with authentication, and the key that verifies it. The key that signed it was discarded."""
 
 from __future__ import annotations
 

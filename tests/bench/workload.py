@@ -24,7 +24,7 @@ class Unit(Enum):
 
 @dataclass(frozen=True)
 class Goal:
-    """The most that we may take: so many times what a column of the table has, or, in our own column, so much."""
+    """Our upper bound: a factor of the value in another column of the table, or an absolute value for our own column."""
 
     column: str
     most: float
