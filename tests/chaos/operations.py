@@ -112,7 +112,7 @@ class Operation(ABC):
         if self.outcome.end is End.RESULT and counts != EFFECTS:
             return f"the client has a result, and the effects are {dict(counts)}"
         if self.outcome.end is End.REFUSED and counts:
-            return f"the client was told that nothing was run, and the effects are {dict(counts)}"
+            return f"the client learned that nothing was run, but the effects are {dict(counts)}"
         return None
 
     async def pause(self) -> None:

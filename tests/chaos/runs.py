@@ -23,7 +23,7 @@ MINUTE: Final = 60.0
 
 
 def runs(folder: Path, config: pytest.Config, seconds: float) -> None:
-    """Run for about so many seconds, or for those of the option, and print how the operations ended."""
+    """Run for about `seconds`, or the time of the option, and print how the operations ended."""
     seconds = config.getoption("--chaos-seconds") or seconds
     seed = config.getoption("--chaos-seed")
     seed = SystemRandom().randrange(2**32) if seed is None else seed

@@ -13,7 +13,7 @@ LONGEST = 700
 
 @dataclass(slots=True)
 class Story:
-    """Lines with the time at which each was told."""
+    """Lines with the time at which each was added."""
 
     name: str
     lines: list[tuple[float, str]] = field(default_factory=list)
@@ -22,7 +22,7 @@ class Story:
         self.lines.append((time.monotonic(), text))
 
     def shortened(self) -> list[tuple[float, str]]:
-        """Return its lines; of those that were told again and again, the first ones and the last."""
+        """Return its lines; of repeated lines, the first ones and the last."""
         told = Counter[str]()
         often = Counter(text for _, text in self.lines)
         kept: list[tuple[float, str]] = []

@@ -144,7 +144,7 @@ class ServerProcess:
                 return
 
     def set_clock(self, seconds: float) -> None:
-        """Let its clock be so many seconds off."""
+        """Shift its clock by `seconds`."""
         self._clock[:8] = struct.pack("d", seconds)
 
     def __str__(self) -> str:
@@ -231,7 +231,7 @@ class World:
             await operation.run()
 
     async def _heal(self) -> None:
-        """Let everything be well again. A process that runs may stay: it took over what was left when it started."""
+        """End all faults. A running process may stay: when it started, it took over the work of its predecessor."""
         self.story.tell("all is well again")
         for process in self.processes:
             process.set_clock(0.0)
@@ -272,7 +272,7 @@ class World:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return ports at which nobody listens."""
+    """Return ports without a listener."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
