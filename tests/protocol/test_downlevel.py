@@ -1,4 +1,4 @@
-"""What an older revision is told instead."""
+"""What is sent to older revisions instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas from untrusted peers: what they refuse, what is refused as a schema, and that no check goes on for ever."""
+"""Schemas from untrusted peers: the values that they reject, the schemas that are rejected, and that every check ends."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_items_that_are_left_are_unevaluated() -> None:
     assert problems({"allOf": [{"items": True}], "unevaluatedItems": False}, [1]) is None
 
 
-# What is told
+# Reported problems
 
 
 def test_the_first_problems_are_reported_with_their_paths() -> None:

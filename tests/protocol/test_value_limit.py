@@ -1,6 +1,6 @@
 """A message has a limited number of values, whatever their text is; commas and brackets inside strings are no values.
 
-The name of a member counts as a value: to read an object of so many members takes twice as long as an array of their values.
+The name of a member counts as a value: to read an object takes twice as long as an array of its values.
 """
 
 from __future__ import annotations
