@@ -164,13 +164,17 @@ class Bystander:
         """Raise `Failed` unless a call gets its answer, and no other, within `TURNS` turns of the loop."""
         request_id = self._talk.call("echo", {"text": "here"})
         (answer,) = await self._messages()
-        check(answer.get("id") == request_id and text_of(answer["result"]) == "here", "a bystander was told", answer)
+        check(
+            answer.get("id") == request_id and text_of(answer["result"]) == "here",
+            "a bystander got another answer",
+            answer,
+        )
 
     async def end(self, go_on: trio.Event) -> None:
         go_on.set()
         (answer,) = await self._messages()
         right = answer.get("id") == self._in_flight and text_of(answer["result"]) == "waited"
-        check(right, "a bystander that waited was told", answer)
+        check(right, "a bystander that waited got another answer", answer)
 
     def leave(self) -> None:
         with self._talk.outbox:

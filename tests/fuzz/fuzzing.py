@@ -55,7 +55,7 @@ def run(case: Case) -> None:
 
 
 def fuzz(role: str, first_seed: int, seconds: float) -> Tally:
-    """Try cases for so many seconds, and one batch at least; raise what the first one breaks, in its smallest form."""
+    """Try cases for `seconds`, and one batch at least; raise the first failure, in its smallest form."""
     tally, until, batch = Tally(), time.monotonic() + seconds, first_seed
     before = mutations.TRIED.copy()
     while True:
@@ -85,7 +85,7 @@ def run_batch(role: str, number: int, tally: Tally) -> None:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Raise `Failed` in a case that holds the event loop for ever: no timeout of the case itself can end it."""
+    """Raise `Failed` in a case that blocks the event loop: no timeout of the case itself can end it."""
 
     def stop(*_: object) -> None:
         raise Failed(f"the case did not end within {CASE_SECONDS} s")
