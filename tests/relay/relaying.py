@@ -75,7 +75,7 @@ class Line:
 
 @dataclass
 class Model:
-    """A provider that answers hello, after it was let go if it is held."""
+    """A provider that answers hello, after its release if it is held."""
 
     held: bool = False
     fails: Exception | None = None

@@ -477,7 +477,7 @@ async def test_a_resource_over_the_limit_is_refused_and_those_before_it_stay(
     way: str, host: str, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "alone" and host == server:
-        pytest.skip("messages pass as they are, and the server has limits of its own")
+        pytest.skip("messages pass as they are, and the server has its own limits")
     monkeypatch.setattr("trio_mcp.relay.host_links.FOLLOWED_RESOURCES", FOLLOWED_RESOURCES._replace(limit=2))
     far, prefix = Far(server), "note://f/of/" if way == "mounted" else "note://of/"
     async with near(way, host, far) as found:

@@ -220,7 +220,7 @@ async def test_a_cancellation_names_the_request_that_the_server_has_now() -> Non
         retry = await proxy.server.receive()
         await proxy.host.send(cancel(1))
         assert (await proxy.server.receive()) == cancel(retry["id"])
-        # Its answer comes too late, and belongs to nobody.
+        # Its answer comes too late, when no call waits for it.
         await proxy.server.send(done(retry["id"]))
         await proxy.host.send(look(1))
         assert (await proxy.server.receive())["id"] == 1
