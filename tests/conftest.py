@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 LANES = ("wires", "long")
 
 # A shell starts background jobs with SIGINT ignored, and `nohup` a program with SIGHUP ignored. Child processes inherit that, and
-# the tests of these signals would wait for ever.
+# the tests of these signals would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -16,7 +16,7 @@ from trio_mcp.types import JsonObject
 KINDS = {"tool": "tools", "prompt": "prompts", "resource": "resources", "resource template": "resourceTemplates"}
 """The member of a list that has the items of a kind."""
 MEMBERS = {"tool": "name", "prompt": "name", "resource": "uri", "resource template": "uriTemplate"}
-"""The member by which an item of a kind is told apart."""
+"""The member that identifies an item of a kind."""
 LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",

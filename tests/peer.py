@@ -85,7 +85,7 @@ class Reader(ABC):
         return by_id
 
     async def silence(self, seconds: float = 1) -> None:
-        """Raise if a message comes within so many seconds."""
+        """Raise if a message comes within `seconds`."""
         with trio.move_on_after(seconds):
             raise AssertionError(f"expected silence, got {await self.receive()}")
 

@@ -278,7 +278,7 @@ def interim(questions: Json, state: str | None = None) -> Json:
 
 
 class Gathering:
-    """A handler that declines when so many questions wait for their answers."""
+    """A handler that declines when a given number of questions wait for their answers."""
 
     def __init__(self, size: int) -> None:
         self._missing = size

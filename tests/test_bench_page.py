@@ -33,7 +33,7 @@ def page_of(figures: dict[str, dict[str, float]]) -> str:
 
 
 def worse(by: float) -> dict[str, dict[str, float]]:
-    """The figures of a run in which our server takes so many times as much."""
+    """The figures of a run in which our server takes more by this factor."""
     return {workload: {**targets, OURS: targets[OURS] * by} for workload, targets in FIGURES.items()}
 
 

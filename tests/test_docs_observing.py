@@ -82,7 +82,7 @@ async def test_each_call_is_a_span_below_that_of_its_client(page: Names, era: st
 
     @page["server"].tool
     async def fails() -> None:
-        """Fail, in a span of its own."""
+        """Fail, in a separate span."""
         with provider.get_tracer("mine").start_as_current_span("inner"):
             raise ToolError("no")
 

@@ -1,4 +1,4 @@
-"""The house grows only where `tests/bench/house.toml` says so: `make lint` counts its files, and this the roads of a request."""
+"""The code grows only where `tests/bench/house.toml` allows it: `make lint` counts its files, and this the path of a request."""
 
 from __future__ import annotations
 

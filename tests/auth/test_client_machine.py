@@ -67,7 +67,7 @@ class Peers(RuleBasedStateMachine):
         """Secrets, by what they are, to the origin that they may be sent to."""
 
     def answer(self, request: Get | Post | Browse, data: st.DataObject) -> Any:
-        """Return what a peer answers, after checking what it is told."""
+        """Check a request, and return the answer of the peer."""
         if isinstance(request, Browse):
             return self.browse(request.url, data)
         self.check_secrets(request)

@@ -77,7 +77,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads_files: None) -
 
 
 def make_special(path: Path, kind: str) -> Callable[[], bool]:
-    """Make what is no regular file, and return whether it is still there."""
+    """Make a special file, and return whether it is still there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == FIFO:
         os.mkfifo(path)
@@ -138,7 +138,7 @@ OUTPUTS: dict[str, list[tuple[str, list[str]]]] = {
     ],
 }
 WITHOUT = {"completion", "demo", "discover"}
-"""Commands that take no path; `discover` has a test of its own."""
+"""Commands that take no path; `discover` has a separate test."""
 
 
 def cases(*tables: Mapping[str, list[tuple[str, list[str]]]]) -> list[tuple[str, str, list[str]]]:

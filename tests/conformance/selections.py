@@ -30,7 +30,7 @@ EXCUSED: Mapping[tuple[str, str], Sequence[str]] = {
         "SKIPPED ClientMcpMethodHeader_initialize",
         "SKIPPED ClientMcpMethodHeader_notifications_initialized",
     ),
-    # It looks for the notifications where an older draft had them, and says so: it always skips.
+    # It looks for the notifications where an older draft had them, and reports that: it always skips.
     (f"server {ALPHA} tasks @{MODERN}", "tasks-status-notifications"): ("SKIPPED TasksStatusNotificationsScenario",),
 }
 """By selection and scenario: rows that cannot pass, because the suite asks for what the specification does not."""

@@ -36,7 +36,7 @@ class ForgetfulClient:
         self._numbers = count(1)
 
     async def ask(self, method: str, params: Any, times: int = 1) -> list[Any]:
-        """Send a request so many times at once; return the results."""
+        """Send a request `times` times at once; return the results."""
         for _ in range(times):
             message = {"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": params}
             data = json.dumps(message).encode()

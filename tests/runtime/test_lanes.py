@@ -168,7 +168,7 @@ class ModelledLane:
 
 
 class BusyCount(RuleBasedStateMachine):
-    """Lanes ask, are answered, give up, branch, join and end; the actor counts, the model counts anew."""
+    """Lanes ask, are answered, give up, branch, join and end; the actor counts, and the model counts independently."""
 
     lanes = Bundle("lanes")
     questions = Bundle("questions")

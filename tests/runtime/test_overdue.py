@@ -193,7 +193,7 @@ async def test_a_stuck_actor_counts_against_the_caps(autojump_clock: MockClock) 
 
 
 async def test_no_answer_reaches_a_stuck_actor_and_its_questions_fail(autojump_clock: MockClock) -> None:
-    """A clean-up that asks, behind a shield, would wait for ever."""
+    """A clean-up that asks, behind a shield, would never end."""
     ended = Ended()
     failures: list[Exception] = []
 

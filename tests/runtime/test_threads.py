@@ -19,7 +19,7 @@ SOON = 10.0
 
 
 class Stuck:
-    """A function that returns when it is told to; it counts those that are in it."""
+    """A function that returns on request; it counts the calls that are in it."""
 
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)

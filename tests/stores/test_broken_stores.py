@@ -1,4 +1,4 @@
-"""The contract of stores is strict: a store that is broken in one way fails the rule that says so."""
+"""The contract of stores is strict: a store that is broken in one way fails the rule that it breaks."""
 
 from __future__ import annotations
 

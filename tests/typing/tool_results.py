@@ -66,6 +66,6 @@ async def main(client: Client) -> None:
     assert_type(hits, list[Hit])
     print(hits[0].title.upper())
     assert_type(await client.call_tool("total", returns=int), int)
-    # A union is no class, so that its checker cannot know the type, unless it is told.
+    # A union is not a class, so that a type checker needs an annotation.
     assert_type(await client.call_tool("total", returns=int | None), object)
     assert_type(await client.call_tool("total", returns=cast("type[int | None]", int | None)), int | None)
