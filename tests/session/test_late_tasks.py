@@ -140,9 +140,9 @@ async def test_a_store_that_fails_a_task_is_reported_without_its_message() -> No
     async with talk_to(serving(Work(), store=store)) as talk:
         asked = await talk.round(talk.leg("greet", capabilities=DECLARES))
         store.on_write = fails_for_tasks(store)
-        told = await talk.failure(asked.retry("Ann", capabilities=DECLARES))
-        assert unnamed(told, "store", "again") == []
-        assert "disk" not in told
+        problem = await talk.failure(asked.retry("Ann", capabilities=DECLARES))
+        assert unnamed(problem, "store", "again") == []
+        assert "disk" not in problem
 
 
 async def test_a_store_that_fails_fails_the_call() -> None:

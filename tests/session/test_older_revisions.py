@@ -56,7 +56,7 @@ async def ask(ctx: Context, several: bool = False) -> str:
 async def tell(ctx: Context) -> str:
     await ctx.progress(1, 2, "half")
     await ctx.log("error", {"a": 1}, logger="l")
-    return "told"
+    return "reported"
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -70,10 +70,10 @@ async def test_all_that_a_session_sends_is_of_the_revision_that_was_agreed(spec_
         assert ("annotations" in listed["tools"][0]) == (version >= "2025-03-26")
         call = talk.call("tell", meta={"progressToken": "t"})
         progress, log = await talk.receive(), await talk.receive()
-        told = check_sent(spec_dir, version, progress)
-        assert told.get("message") == ("half" if version >= "2025-03-26" else None)
+        reported = check_sent(spec_dir, version, progress)
+        assert reported.get("message") == ("half" if version >= "2025-03-26" else None)
         assert check_sent(spec_dir, version, log) == {"level": "error", "data": {"a": 1}, "logger": "l"}
-        assert await talk.text(call) == "told"
+        assert await talk.text(call) == "reported"
 
 
 @pytest.mark.parametrize("version", LEGACY)

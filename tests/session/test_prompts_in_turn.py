@@ -114,9 +114,9 @@ async def test_a_question_that_is_cancelled_when_its_turn_has_come_never_goes_ou
 
     async def body(ctx: Context) -> str:
         async def first(child: Context) -> str:
-            told = await ask(child, "a")
+            answered = await ask(child, "a")
             scope.cancel()  # the turn was given away in this very step
-            return told
+            return answered
 
         async def second(child: Context) -> str:
             await trio.sleep(1)

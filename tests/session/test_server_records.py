@@ -83,9 +83,9 @@ async def test_a_tool_that_fails_again_and_again_shows_a_bounded_number_of_trace
 ) -> None:
     server = offering(fail).with_options(ServiceOptions(tell_errors=False))
     async with talk_to(server) as talk:
-        told = [await talk.failure(talk.leg("fail", {"number": number})) for number in range(TIMES)]
+        problems = [await talk.failure(talk.leg("fail", {"number": number})) for number in range(TIMES)]
     records = [record for record in caplog.records if record.name == "trio_mcp.tool"]
-    references = [text.rstrip(".").rpartition(" ")[2] for text in told]
+    references = [text.rstrip(".").rpartition(" ")[2] for text in problems]
     assert [f"[{reference}]" in record.getMessage() for reference, record in zip(references, records, strict=True)] == (
         [True] * TIMES
     )

@@ -94,7 +94,7 @@ async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ign
 
 
 async def test_clean_up_that_asks_gets_an_error_at_once_and_nothing_is_sent(era: type[Legacy]) -> None:
-    told: list[CancelReason | None] = []
+    reasons: list[CancelReason | None] = []
 
     async def asks_at_the_end(ctx: Context) -> None:
         try:
@@ -102,9 +102,9 @@ async def test_clean_up_that_asks_gets_an_error_at_once_and_nothing_is_sent(era:
         finally:
             with trio.CancelScope(shield=True), pytest.raises(LocalProtocolError):
                 await ctx.elicit("Really?", bool)
-            told.append(ctx.cancel_reason)
+            reasons.append(ctx.cancel_reason)
             await ctx.elicit("Not even behind a shield?", bool)
-            told.append(None)
+            reasons.append(None)
 
     async with play(offering(asks_at_the_end), era) as player:
         call = await player.call("asks_at_the_end")
@@ -112,7 +112,7 @@ async def test_clean_up_that_asks_gets_an_error_at_once_and_nothing_is_sent(era:
         player.talk.cancel(call)
         await player.talk.silence()
         assert player.talk.service.statistics().is_idle
-    assert told == [CancelReason.CLIENT]
+    assert reasons == [CancelReason.CLIENT]
 
 
 # asking

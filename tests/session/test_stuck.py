@@ -241,21 +241,21 @@ async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_
 async def test_a_tool_that_blocks_the_loop_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     logged = threading.Event()
 
-    class Told(logging.Handler):
+    class Signal(logging.Handler):
         def emit(self, _record: logging.LogRecord) -> None:
             logged.set()
 
     async def computes() -> bool:
         return logged.wait(SOON)  # on the loop
 
-    told = Told(logging.WARNING)
-    logging.getLogger("trio_mcp.watchdog").addHandler(told)
+    handler = Signal(logging.WARNING)
+    logging.getLogger("trio_mcp.watchdog").addHandler(handler)
     try:
         async with talk_to(made(computes, watchdog=0.02)) as talk:
             assert "true" in (await talk.text(talk.leg("computes"))).lower()
             assert talk.service.statistics().blocked == 1
     finally:
-        logging.getLogger("trio_mcp.watchdog").removeHandler(told)
+        logging.getLogger("trio_mcp.watchdog").removeHandler(handler)
     assert "computes-1 has blocked the event loop" in caplog.text
 
 

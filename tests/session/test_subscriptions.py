@@ -130,10 +130,10 @@ async def test_of_countless_parts_only_what_they_are_parts_of_is_kept(talk: Talk
         server.resource_updated(f"file:///b/{number}")
     await wait_all_tasks_blocked()
     talk.session.attach(talk.outbox)
-    told = await came(talk)
-    assert len(told) <= 9
-    assert {(TOOLS, None), (UPDATED, "file:///a"), (UPDATED, "file:///b/")} <= {*told}
-    assert (UPDATED, "file:///c") not in told
+    received = await came(talk)
+    assert len(received) <= 9
+    assert {(TOOLS, None), (UPDATED, "file:///a"), (UPDATED, "file:///b/")} <= {*received}
+    assert (UPDATED, "file:///c") not in received
 
 
 async def test_a_slow_reader_holds_nothing_back_but_his_own(server: Server) -> None:
@@ -192,8 +192,8 @@ async def test_only_requested_changes_are_sent_and_each_message_names_its_stream
         server.remove_tool("first")
         server.resource_updated("file:///a/b")
         await wait_all_tasks_blocked()
-        told = {message["params"]["_meta"][ID]: message["method"] for message in talk.waiting()}
-    assert told == {one: TOOLS, two: UPDATED}
+        received = {message["params"]["_meta"][ID]: message["method"] for message in talk.waiting()}
+    assert received == {one: TOOLS, two: UPDATED}
 
 
 async def test_shutdown_ends_a_stream_with_its_result(server: Server) -> None:
