@@ -22,7 +22,7 @@ async def subscribed(client: Client, wire: Any, start: Start, *uris: str, **list
     return listener
 
 
-async def told(wire: Wire, request: Json, method: str, **params: Any) -> None:
+async def notify(wire: Wire, request: Json, method: str, **params: Any) -> None:
     """A notification on the stream that a request opened."""
     await wire.notify(method, {**params, "_meta": {SUBSCRIPTION_ID: request["id"]}})
 
@@ -31,7 +31,7 @@ async def acknowledged(wire: Wire, honoured: Json | None = None) -> Json:
     """The next request, which is to listen, and is acknowledged."""
     request = await wire.request("subscriptions/listen")
     honoured = request["params"]["notifications"] if honoured is None else honoured
-    await told(wire, request, "notifications/subscriptions/acknowledged", notifications=honoured)
+    await notify(wire, request, "notifications/subscriptions/acknowledged", notifications=honoured)
     return request
 
 

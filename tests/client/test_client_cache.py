@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from listening import begun, told
+from listening import begun, notify
 from scripted import Json, Start, Wire, answered, as_legacy, as_modern, conversation, interim, list_tools
 from trio.testing import wait_all_tasks_blocked
 
@@ -287,7 +287,7 @@ async def test_a_change_on_a_stream_drops_what_is_kept_before_the_listener_hears
         await list_tools(client, wire, start, tools("a"))
         listener = client.listen(tools=True)
         request = await begun(listener, wire, start)
-        await told(wire, request, "notifications/tools/list_changed")
+        await notify(wire, request, "notifications/tools/list_changed")
         await listener.__anext__()
         assert await list_tools(client, wire, start, tools("b")) == ["b"]
 

@@ -45,13 +45,13 @@ async def test_a_session_id_or_version_that_no_header_can_repeat_ends_the_openin
 async def test_a_notification_whose_acceptance_never_ends_holds_nothing_up() -> None:
     async with in_session(on_roots=list) as (client, wire, start):
         client.roots_changed()
-        told = await wire.post("notifications/roots/list_changed")
-        told.stream()
+        posted = await wire.post("notifications/roots/list_changed")
+        posted.stream()
 
         async def drip() -> None:
             with suppress(trio.BrokenResourceError):
-                while not told.left.is_set():
-                    told.say(b"x")
+                while not posted.left.is_set():
+                    posted.say(b"x")
                     await trio.sleep(0.7)
 
         dripping = start(drip)

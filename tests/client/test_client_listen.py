@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from listening import acknowledged, begun, next_of, subscribed, told, waiting
+from listening import acknowledged, begun, next_of, notify, subscribed, waiting
 from naming import naming
 from scripted import BOUND, Json, Start, Wire, as_legacy, as_modern, conversation, said
 from scripted_http import Exchange, HttpWire, event, http_conversation, in_session, modern_http
@@ -49,9 +49,9 @@ async def test_a_modern_server_is_asked_for_exactly_what_is_wanted_and_its_chang
         assert request["params"]["notifications"] == EVERYTHING
         assert listener.honoured == SubscriptionFilter.model_validate(EVERYTHING)
         for kind, method in CHANGED.items():
-            await told(wire, request, method)
+            await notify(wire, request, method)
             assert await next_of(listener) == Change(kind)
-        await told(wire, request, "notifications/resources/updated", uri="a://b/part")
+        await notify(wire, request, "notifications/resources/updated", uri="a://b/part")
         assert await next_of(listener) == Change("updated", "a://b/part")
 
 
@@ -76,8 +76,8 @@ async def test_what_counts_is_what_was_asked_for_and_the_server_honours(honoured
 async def test_a_change_that_was_not_read_yet_is_there_once() -> None:
     async with listening(tools=True, uris=["a://b"]) as (listener, wire, request, _start):
         for _ in range(3):
-            await told(wire, request, CHANGED["tools"])
-            await told(wire, request, "notifications/resources/updated", uri="a://b")
+            await notify(wire, request, CHANGED["tools"])
+            await notify(wire, request, "notifications/resources/updated", uri="a://b")
         assert await waiting(listener) == [Change("tools"), Change("updated", "a://b")]
 
 
@@ -93,8 +93,8 @@ async def test_tasks_may_share_a_listener_and_the_end_reaches_each() -> None:
 
 async def test_what_was_not_asked_for_is_not_heard() -> None:
     async with listening(tools=True, uris=["a://b"]) as (listener, wire, request, _start):
-        await told(wire, request, CHANGED["prompts"])
-        await told(wire, request, "notifications/resources/updated", uri="a://bc")
+        await notify(wire, request, CHANGED["prompts"])
+        await notify(wire, request, "notifications/resources/updated", uri="a://bc")
         await wire.notify(CHANGED["tools"], {"_meta": {SUBSCRIPTION_ID: 999}})
         await wire.notify(CHANGED["tools"], {})  # of no stream
         assert await waiting(listener) == []
@@ -104,14 +104,14 @@ async def test_several_listen_at_once_and_each_hears_its_own() -> None:
     async with conversation(as_modern) as (client, wire, start):
         listeners = [client.listen(tools=True), client.listen(tools=True)]
         first, _ = [await begun(listener, wire, start) for listener in listeners]
-        await told(wire, first, CHANGED["tools"])
+        await notify(wire, first, CHANGED["tools"])
         assert [await waiting(listener) for listener in listeners] == [[Change("tools")], []]
 
 
 @pytest.mark.parametrize("how", ["result", "cancelled", "both"])
 async def test_a_stream_that_the_server_ends_ends_the_iteration_after_what_was_said(how: str) -> None:
     async with listening(tools=True) as (listener, wire, request, _start):
-        await told(wire, request, CHANGED["tools"])
+        await notify(wire, request, CHANGED["tools"])
         if how != "result":
             await wire.notify("notifications/cancelled", {"requestId": request["id"]})
         if how != "cancelled":
@@ -133,7 +133,7 @@ async def test_a_refusal_is_raised_where_listening_begins() -> None:
 async def test_a_stream_may_be_silent_for_as_long_as_nothing_changes() -> None:
     async with listening(tools=True) as (listener, wire, request, _start):
         await trio.sleep(24 * 3600)
-        await told(wire, request, CHANGED["tools"])
+        await notify(wire, request, CHANGED["tools"])
         assert await next_of(listener) == Change("tools")
 
 
@@ -149,7 +149,7 @@ async def test_who_leaves_is_taken_off_at_the_server() -> None:
     async with listening(tools=True) as (listener, wire, request, _start):
         await listener.__aexit__(None, None, None)
         assert (await wire.notification("notifications/cancelled"))["requestId"] == request["id"]
-        await told(wire, request, CHANGED["tools"])  # too late
+        await notify(wire, request, CHANGED["tools"])  # too late
         with pytest.raises(RuntimeError, match=naming("ended")):
             await waiting(listener)
 
@@ -203,7 +203,7 @@ async def test_a_handler_hears_of_every_change_in_either_era() -> None:
     async with conversation(as_modern, on_change=seen.append) as (client, wire, start):
         entered = start(client.listen(tools=True).__aenter__)
         request = await acknowledged(wire)
-        await told(wire, request, CHANGED["tools"])
+        await notify(wire, request, CHANGED["tools"])
         await entered.result()
         await wait_all_tasks_blocked()
     assert seen == [Change("prompts"), Change("tools")]

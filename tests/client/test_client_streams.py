@@ -150,9 +150,9 @@ async def test_a_modern_stream_is_never_gone_on_with() -> None:
 async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_more() -> None:
     async with calling(timeout=3) as (wire, call, post):
         post.pieces(event(id="1-0", retry=5000))
-        told = await wire.post("notifications/cancelled")
-        assert told.at == pytest.approx(3)
-        told.answer(202)
+        posted = await wire.post("notifications/cancelled")
+        assert posted.at == pytest.approx(3)
+        posted.answer(202)
         await trio.sleep(60)
         wire.nothing()
         assert call.over
