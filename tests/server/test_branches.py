@@ -412,15 +412,15 @@ async def test_a_branch_with_a_budget_is_charged_and_so_is_everything_above_it()
         return str(caught.value)
 
     async def body(ctx: Context) -> str:
-        told = await ctx.branch(leaf, token_budget=15)
+        text = await ctx.branch(leaf, token_budget=15)
         await ctx.sample("?")
         with pytest.raises(BranchLimit, match=r"30 .*30"):
             await ctx.sample("?")
-        return told
+        return text
 
     model = Model(TEN, TEN, TEN)
-    told = await text_of(body, model=model, token_budget=30)
-    assert unnamed(told, "branch", "15 tokens", "20") == []
+    text = await text_of(body, model=model, token_budget=30)
+    assert unnamed(text, "branch", "15 tokens", "20") == []
     assert len(model.asked) == 3
 
 
@@ -609,9 +609,9 @@ async def test_a_branch_that_may_not_ask_the_user_raises_and_asks_nothing(mode: 
         return f"{first}, {await child.branch(below, allow_elicit=True)}"
 
     async def body(ctx: Context) -> str:
-        told = await ctx.branch(nested, allow_elicit=False)
+        text = await ctx.branch(nested, allow_elicit=False)
         answer = await ctx.elicit("May the body?", bool)
-        return f"{told}, {answer.action}"
+        return f"{text}, {answer.action}"
 
     assert await text_of(body, mode=mode) == "answer 1, answer 2, accept"
 

@@ -32,7 +32,7 @@ async def methods(talk: Talk) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         (lambda server: server.add_tool(lambda: "", name="new"), TOOLS),
         (lambda server: server.remove_tool("first"), TOOLS),
@@ -43,11 +43,11 @@ async def methods(talk: Talk) -> list[str]:
         (lambda server: server.remove_resource("first:x"), RESOURCES),
     ],
 )
-async def test_a_session_hears_of_a_change(server: Server, change: object, told: str) -> None:
+async def test_a_session_hears_of_a_change(server: Server, change: object, expected: str) -> None:
     async with talk_to(server) as talk:
         await talk.initialize()
         change(server)
-        assert await methods(talk) == [told]
+        assert await methods(talk) == [expected]
 
 
 async def test_every_session_hears_of_it_and_none_before_it_is_initialized(server: Server) -> None:

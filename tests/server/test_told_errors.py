@@ -204,9 +204,9 @@ async def test_the_option_masks_errors_in_the_process_too(mode: str) -> None:
         assert "Broken" not in caught.value.message
 
 
-@pytest.mark.parametrize(("tell_errors", "told"), [(None, False), (False, False), (True, True)])
+@pytest.mark.parametrize(("tell_errors", "is_shown"), [(None, False), (False, False), (True, True)])
 async def test_other_channels_report_exceptions_only_with_the_option(
-    mode: str, tell_errors: bool | None, told: bool
+    mode: str, tell_errors: bool | None, is_shown: bool
 ) -> None:
     class Remote:
         """Serves over a channel that is not known to end in this process."""
@@ -216,7 +216,7 @@ async def test_other_channels_report_exceptions_only_with_the_option(
                 await serve_channel(service, channel)
 
     async with client_of(Remote(), mode) as client:  # type: ignore[arg-type]
-        assert ("Broken" in (await client.call_tool("boom")).text) is told
+        assert ("Broken" in (await client.call_tool("boom")).text) is is_shown
 
 
 def test_the_option_is_a_bool_or_none() -> None:

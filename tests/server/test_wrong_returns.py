@@ -20,7 +20,7 @@ def returning(value: object) -> Callable[[], Any]:
     return lambda: value
 
 
-async def told(server: Server, method: str, **params: Any) -> str:
+async def error_text(server: Server, method: str, **params: Any) -> str:
     """The text of the error that answers this request."""
     async with talk_to(server) as talk:
         error = await talk.error(talk.ask(method, **params))
@@ -32,7 +32,7 @@ async def told(server: Server, method: str, **params: Any) -> str:
 async def test_a_resource_that_json_cannot_represent_is_reported(value: object) -> None:
     server = Server("wrong")
     server.add_resource("a://b", returning(value))
-    assert unnamed(await told(server, "resources/read", uri="a://b"), "JSON") == []
+    assert unnamed(await error_text(server, "resources/read", uri="a://b"), "JSON") == []
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}])
@@ -57,7 +57,7 @@ async def test_a_tool_result_that_json_cannot_represent_is_reported(value: objec
 async def test_a_prompt_says_text_blocks_or_messages(value: object, names: list[str]) -> None:
     server = Server("wrong")
     server.add_prompt(returning(value), name="say")
-    assert unnamed(await told(server, "prompts/get", name="say"), *names) == []
+    assert unnamed(await error_text(server, "prompts/get", name="say"), *names) == []
 
 
 async def test_a_prompt_may_still_return_data() -> None:
@@ -84,7 +84,7 @@ async def test_a_completion_suggests_a_list_of_strings(value: object, named: str
     server.add_prompt(lambda taste: taste, name="say")
     returned = value
     server.complete(prompt="say", argument="taste")(lambda value: returned)
-    assert unnamed(await told(server, "completion/complete", **COMPLETE), "completion", named) == []
+    assert unnamed(await error_text(server, "completion/complete", **COMPLETE), "completion", named) == []
 
 
 @pytest.mark.parametrize("annotation", [int, str, None, dict])
@@ -127,7 +127,7 @@ async def test_the_log_of_a_failure_names_what_failed(
     failing: Server, method: str, params: Json, logged: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "trio_mcp"):
-        await told(failing, method, **params)
+        await error_text(failing, method, **params)
     assert [unnamed(record.getMessage(), *logged) for record in caplog.records] == [[]]
 
 
