@@ -154,8 +154,8 @@ class AsgiPeer:
         reply = await self.post(initialize(capabilities or {"elicitation": {}}, version), headers)
         assert reply.status == 200, reply.body
         headers |= {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": version}
-        told = await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
-        assert told.status == 202
+        notification = await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
+        assert notification.status == 202
         return headers
 
 

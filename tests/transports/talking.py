@@ -66,10 +66,12 @@ async def talking(
 
 def said(reply: Reply) -> list[Any]:
     """What a reply brought: progress as numbers, an answer as its text, those of a batch as a list."""
-    return [[told(each) for each in event] if isinstance(event, list) else told(event) for event in reply.events]
+    return [
+        [content_of(each) for each in event] if isinstance(event, list) else content_of(event) for event in reply.events
+    ]
 
 
-def told(message: Any) -> Any:
+def content_of(message: Any) -> Any:
     return message["params"]["progress"] if "method" in message else message["result"]["content"][0]["text"]
 
 

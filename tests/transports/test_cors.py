@@ -71,7 +71,7 @@ def listed(reply: Reply, header: str) -> set[str]:
     return {name.strip().lower() for name in reply.headers.get(header, "").split(",")}
 
 
-def told(reply: Reply) -> list[str]:
+def cors_headers(reply: Reply) -> list[str]:
     return [name for name in reply.headers if name.startswith("access-control-")]
 
 
@@ -147,11 +147,11 @@ async def test_a_foreign_origin_is_allowed_nothing(path: str) -> None:
     async with pages() as peer:
         for method in ("OPTIONS", "GET", "POST", "DELETE", "PUT"):
             reply = await peer.post(b"", {**JSON_HEADERS, **TOKEN, "origin": FOREIGN}, method=method, path=path)
-            assert told(reply) == []
+            assert cors_headers(reply) == []
             assert reply.headers["vary"] == "origin"
             assert path in ("/health", "/ready") or reply.status == 403
         refused = await preflight(peer, path, FOREIGN)
-        assert told(refused) == []
+        assert cors_headers(refused) == []
         assert refused.status == (204 if path in ("/health", "/ready") else 403)
 
 
@@ -283,10 +283,10 @@ async def test_a_page_reads_custom_routes_and_probes(path: str) -> None:
 async def test_a_get_without_an_origin_is_not_taken_from_a_cache_for_a_page() -> None:
     async with pages() as peer:
         reply = await peer.post(b"", {"host": "localhost", **TOKEN}, method="GET", path="/price")
-        assert (told(reply), reply.headers["vary"]) == ([], "origin")
+        assert (cors_headers(reply), reply.headers["vary"]) == ([], "origin")
         body, headers = modern_call("report")
         reply = await peer.post(body, headers | TOKEN)
-        assert (told(reply), reply.headers.get("vary")) == ([], None)
+        assert (cors_headers(reply), reply.headers.get("vary")) == ([], None)
 
 
 @pytest.mark.parametrize("origin", [PAGE, FOREIGN])
@@ -347,7 +347,7 @@ async def test_an_origin_is_allowed_as_it_was_sent_if_its_normal_form_is(origin:
     async with pages(allowed_hosts=["mcp.example.com"], **options) as peer:
         body, headers = modern_call("report")
         reply = await peer.post(body, {**headers, **TOKEN, "host": "mcp.example.com", "origin": origin})
-    assert (reply.status, told(reply) != []) == ((200, True) if ORIGINS[origin] else (403, False))
+    assert (reply.status, cors_headers(reply) != []) == ((200, True) if ORIGINS[origin] else (403, False))
     assert not ORIGINS[origin] or readable(reply, origin)
 
 
@@ -378,10 +378,10 @@ async def test_each_server_of_several_allows_its_own_pages_and_sends_each_header
                 await reply.ended.wait()
         assert [reply.status for reply in replies.values()] == [200, 403, 404]
         assert [readable(reply) for reply in replies.values()] == [True, False, True]
-        assert told(replies["/notes/mcp"]) == []
+        assert cors_headers(replies["/notes/mcp"]) == []
         for reply in replies.values():
             names = [name for name, _ in reply._head["headers"]]  # noqa: SLF001
             assert len(names) == len(set(names))
         assert readable(await peer.post(b"", {"host": "localhost", "origin": PAGE}, method="GET", path="/ready"))
         assert (await preflight(peer, "/shop/mcp")).status == 204
-        assert told(await preflight(peer, "/notes/mcp")) == []
+        assert cors_headers(await preflight(peer, "/notes/mcp")) == []

@@ -468,10 +468,12 @@ async def test_the_error_for_a_refused_request_has_its_id(headers: dict[str, str
     async with served(asgi_app(Server("shop"))) as peer:
         body = {"jsonrpc": "2.0", "id": "mine", "method": "tools/list"}
         reply = await peer.post(body, {**JSON_HEADERS, **headers})
-        told = await peer.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, {**JSON_HEADERS, **headers})
-    assert (reply.status, told.status) == (status, status)
+        notified = await peer.post(
+            {"jsonrpc": "2.0", "method": "notifications/initialized"}, {**JSON_HEADERS, **headers}
+        )
+    assert (reply.status, notified.status) == (status, status)
     assert reply.json["id"] == "mine"
-    assert "id" not in told.json
+    assert "id" not in notified.json
 
 
 def test_the_names_of_headers_that_a_client_invents_are_not_interned() -> None:

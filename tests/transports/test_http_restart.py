@@ -279,9 +279,9 @@ async def test_a_stream_goes_on_with_its_numbers_and_its_progress(disk: Disk, sh
     half = call.ids[2]
     async with process(disk, shop) as second:
         rest = await second.resume(headers, half).end()
-    told = [each["params"]["progress"] for each in rest.events if each.get("method") == "notifications/progress"]
+    reported = [each["params"]["progress"] for each in rest.events if each.get("method") == "notifications/progress"]
     numbers = [int(each.partition("-")[2].partition(".")[0]) for each in rest.ids]
-    assert told == list(range(int(half.partition("-")[2]) + 1, 6))
+    assert reported == list(range(int(half.partition("-")[2]) + 1, 6))
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     assert text_of(rest.last) == "counted"
 
