@@ -230,11 +230,11 @@ async def test_a_failure_of_the_provider_is_reported_without_its_message(host: s
     model = Model(fails=ProviderError("sk-secret", kind=ProviderErrorKind.TIMEOUT))
     async with connected(host, Behind(server), model) as client:
         try:
-            told = (await client.call_tool("ask")).text
+            outcome = (await client.call_tool("ask")).text
         except PeerError as error:
-            told = f"{error.code}: {error}"
-    assert "sk-secret" not in told
-    assert unnamed(told, INTERNAL_ERROR, "sampling/createMessage") == []
+            outcome = f"{error.code}: {error}"
+    assert "sk-secret" not in outcome
+    assert unnamed(outcome, INTERNAL_ERROR, "sampling/createMessage") == []
 
 
 @both_eras

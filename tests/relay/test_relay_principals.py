@@ -288,8 +288,10 @@ async def test_news_of_a_legacy_task_have_the_id_that_its_principal_knows() -> N
         task_id = await created(alice, "job", what="private")
         await alice.request("tasks/cancel", taskId=task_id)
         await stream.until("cancelled")
-        told = [event["params"]["taskId"] for event in stream.events if event["method"] == "notifications/tasks/status"]
-        assert set(told) == {task_id}
+        announced = [
+            event["params"]["taskId"] for event in stream.events if event["method"] == "notifications/tasks/status"
+        ]
+        assert set(announced) == {task_id}
 
 
 async def test_tasks_that_may_be_those_of_other_principals_are_not_listed() -> None:
@@ -404,8 +406,8 @@ async def test_what_belongs_to_a_task_names_it_as_its_principal_knows_it() -> No
         await server.send(ask("q", "elicitation/create", {"message": "?", "_meta": related("t-1")}))
         await server.send(ask("g", "tasks/get", {"taskId": "of the host"}))
         await stream.until("tasks/get")
-        told, asked, about = stream.events
-        assert told["params"]["_meta"] == asked["params"]["_meta"] == related(task_id)
+        announced, asked, about = stream.events
+        assert announced["params"]["_meta"] == asked["params"]["_meta"] == related(task_id)
         assert about["params"] == {"taskId": "of the host"}
         await hosts.peer.post({"jsonrpc": "2.0", "id": "q", "result": {"_meta": related(task_id)}}, headers)
         assert (await server.receive())["result"] == {"_meta": related("t-1")}
