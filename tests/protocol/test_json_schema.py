@@ -167,19 +167,19 @@ def test_items_that_are_left_are_unevaluated() -> None:
 def test_the_first_problems_are_reported_with_their_paths() -> None:
     schema: JsonObject = {"properties": {"rows": {"items": {"properties": {"price": {"type": "number"}}}}}}
     value: JsonValue = {"rows": [{"price": 1}, *[{"price": "x"}] * 9]}
-    told = problems(schema, value, "arguments")
-    assert told is not None
-    assert told.startswith("arguments.rows[1].price: 'x' is not of type 'number'; arguments.rows[2].price")
-    assert len(told.split("; ")) == 5
+    problem = problems(schema, value, "arguments")
+    assert problem is not None
+    assert problem.startswith("arguments.rows[1].price: 'x' is not of type 'number'; arguments.rows[2].price")
+    assert len(problem.split("; ")) == 5
     assert problems({"type": "string"}, 1) == "the value: 1 is not of type 'string'"
 
 
 @pytest.mark.parametrize("value", ["x" * 100_000, ["x"] * 100_000, {"x" * 100_000: 1}])
 def test_a_large_value_is_not_repeated(value: JsonValue) -> None:
-    told = problems({"type": "number", "additionalProperties": False, "maxItems": 1, "maxLength": 1}, value)
-    assert told is not None
-    assert len(told) < 600
-    assert "\n" not in told
+    problem = problems({"type": "number", "additionalProperties": False, "maxItems": 1, "maxLength": 1}, value)
+    assert problem is not None
+    assert len(problem) < 600
+    assert "\n" not in problem
 
 
 # Values that are not schemas
@@ -396,8 +396,8 @@ def test_a_pattern_is_read_as_ecmascript(pattern: str, good: str, bad: str) -> N
 @given(json_values())
 def test_a_check_never_raises(value: JsonValue) -> None:
     for schema in (row[0] for row in GOOD_AND_BAD):
-        told = problems(schema, value)
-        assert told is None or isinstance(told, str)
+        problem = problems(schema, value)
+        assert problem is None or isinstance(problem, str)
 
 
 KEYWORDS = "type properties items $ref enum pattern allOf $id $schema required not $anchor"

@@ -303,14 +303,14 @@ def test_a_connection_takes_a_task_only_for_a_request_that_takes_one(
 # The state of a task
 
 
-def reason(status: str, told: TaskState) -> JsonObject:
+def reason(status: str, reported: TaskState) -> JsonObject:
     """The message of a failed task, in place of what its work said."""
-    why = told.outcome.message if isinstance(told.outcome, ErrorDetail) else "no"
+    why = reported.outcome.message if isinstance(reported.outcome, ErrorDetail) else "no"
     return {"statusMessage": why} if status == "failed" else {}
 
 
 @pytest.mark.parametrize(
-    ("told", "old", "new", "details"),
+    ("reported", "old", "new", "details"),
     [
         (state(), "working", "working", {}),
         (
@@ -332,27 +332,27 @@ def reason(status: str, told: TaskState) -> JsonObject:
     ],
 )
 def test_each_face_shows_its_own_status_and_the_extension_the_details(
-    spec_dir: Path, told: TaskState, old: str, new: str, details: JsonObject
+    spec_dir: Path, reported: TaskState, old: str, new: str, details: JsonObject
 ):
-    flat = shown(modern.encode_task(told))
-    assert flat == {"resultType": "complete", **FLAT, **reason(new, told), "status": new, **details}
+    flat = shown(modern.encode_task(reported))
+    assert flat == {"resultType": "complete", **FLAT, **reason(new, reported), "status": new, **details}
     extension_validator(spec_dir, "GetTaskResult").validate(flat)
-    bare = shown(legacy.encode_task(told))
-    assert bare == {**OLD, **reason(old, told), "status": old}
+    bare = shown(legacy.encode_task(reported))
+    assert bare == {**OLD, **reason(old, reported), "status": old}
     validator(spec_dir, NEWEST_LEGACY, "GetTaskResult").validate(bare)
-    assert (modern.shown_task(told).status, legacy.shown_task(told).status) == (new, old)
+    assert (modern.shown_task(reported).status, legacy.shown_task(reported).status) == (new, old)
 
 
-@pytest.mark.parametrize("told", [state(), state(asked=ASKED), state(DONE), state(ERROR)])
-def test_a_notification_says_what_a_poll_would(spec_dir: Path, told: TaskState):
+@pytest.mark.parametrize("reported", [state(), state(asked=ASKED), state(DONE), state(ERROR)])
+def test_a_notification_says_what_a_poll_would(spec_dir: Path, reported: TaskState):
     for codec, name, check in (
         (modern, "notifications/tasks", extension_validator(spec_dir, "TaskStatusNotification")),
         (legacy, "notifications/tasks/status", validator(spec_dir, NEWEST_LEGACY, "TaskStatusNotification")),
     ):
-        method, params = codec.encode_task_notification(told, {"a": 1})
+        method, params = codec.encode_task_notification(reported, {"a": 1})
         assert method == name
         check.validate({"jsonrpc": "2.0", "method": method, "params": shown(params)})
-        polled = shown(codec.encode_task(told))
+        polled = shown(codec.encode_task(reported))
         polled.pop("resultType", None)
         assert shown(params) == {**polled, "_meta": {"a": 1}}
 
@@ -430,11 +430,11 @@ def test_what_is_wrong_is_named_as_the_peer_wrote_it(method: str, wire: JsonObje
 
 
 def test_a_cancel_is_answered_with_the_task_in_2025_11_25_and_acknowledged_by_the_extension(spec_dir: Path):
-    told = TaskState(FOREVER)
-    answered = shown(legacy.encode_cancelled_task(told))
+    reported = TaskState(FOREVER)
+    answered = shown(legacy.encode_cancelled_task(reported))
     validator(spec_dir, NEWEST_LEGACY, "CancelTaskResult").validate(answered)
     assert legacy.decode_result("tasks/cancel", answered) == CancelTaskResult(task=FOREVER, meta=None)
-    acknowledged = shown(modern.encode_cancelled_task(told))
+    acknowledged = shown(modern.encode_cancelled_task(reported))
     assert acknowledged == {"resultType": "complete"}
     assert modern.decode_result("tasks/cancel", acknowledged) == CancelTaskResult(result_type="complete")
     with pytest.raises(LocalProtocolError, match="task"):
