@@ -120,11 +120,11 @@ async def test_a_key_that_the_api_rejects_is_reported_without_its_message(api: A
     api.status = 401
     async with host_of(backfill("--provider", api.url, "--model", "m", "--", *SERVER), mode) as client:
         try:
-            told = (await client.call_tool("think")).text
+            outcome = (await client.call_tool("think")).text
         except PeerError as error:
-            told = str(error)
-    assert "key" in told
-    assert "words of the API" not in told
+            outcome = str(error)
+    assert "key" in outcome
+    assert "words of the API" not in outcome
 
 
 @both_eras

@@ -142,4 +142,4 @@ async def test_server_stateless_marks_what_a_subscription_tells() -> None:
         await (await peer.call("test_trigger_prompt_change")).text()
         changed: Any = await peer.message("notifications/prompts/list_changed")
         assert await before_the_next_answers(peer) == []
-        assert [told["params"]["_meta"][SUBSCRIPTION_ID] for told in (acknowledged, changed)] == [listen, listen]
+        assert [notice["params"]["_meta"][SUBSCRIPTION_ID] for notice in (acknowledged, changed)] == [listen, listen]

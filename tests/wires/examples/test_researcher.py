@@ -28,18 +28,21 @@ def is_loop(request: CreateMessageRequestParams) -> bool:
 
 @both_eras
 async def test_a_question_is_answered_from_the_notes(mode: str) -> None:
-    provider, told = ScriptedProvider([play_model] * REQUESTS), []
+    provider, reported = ScriptedProvider([play_model] * REQUESTS), []
     with trio.fail_after(10):
         async with Client.connect(make_server(provider), mode=mode) as client:
             report = await client.call_tool(
-                "research", {"question": QUESTION}, returns=Report, on_progress=lambda each: told.append(each.progress)
+                "research",
+                {"question": QUESTION},
+                returns=Report,
+                on_progress=lambda each: reported.append(each.progress),
             )
     cost, energy, fish = report.reasons
     assert "84 million" in cost
     assert "40 gigawatt hours" in energy
     assert "Herring" in fish
     assert report.open_points == []
-    assert told == [1, 2, 3, 4]
+    assert reported == [1, 2, 3, 4]
     assert len([request for request in provider.requests if is_loop(request)]) == REQUESTS - 2
 
 

@@ -242,7 +242,7 @@ async def test_a_cancel_while_the_user_thinks_ends_the_call(connect: Connect) ->
 
 @newest
 async def test_changes_reach_a_client(connect: Connect, revision: str) -> None:
-    heard, told = trio.open_memory_channel[Change](10)
+    heard, announced = trio.open_memory_channel[Change](10)
     on_change = {} if revision == MODERN else {"on_change": heard.send_nowait}
     async with connect(**on_change) as client:
         if revision == MODERN:
@@ -253,7 +253,7 @@ async def test_changes_reach_a_client(connect: Connect, revision: str) -> None:
                 assert await changes.__anext__() == Change("tools")
                 assert await changes.__anext__() == Change("updated", "config://app")
         await client.call_tool("change")
-        assert revision == MODERN or await told.receive() == Change("tools")
+        assert revision == MODERN or await announced.receive() == Change("tools")
 
 
 @over_legacy_http

@@ -21,11 +21,11 @@ LIMIT = 60.0
 transports = pytest.mark.parametrize("transport", ["stdio", "http"])
 
 
-async def said_by(*command: str, **told: Any) -> dict[str, Any]:
+async def said_by(*command: str, **options: Any) -> dict[str, Any]:
     """Run a client with this command, and return what it saw."""
     with trio.fail_after(LIMIT):
         done = await trio.run_process(
-            [*command, json.dumps(told)], capture_stdout=True, capture_stderr=True, check=False
+            [*command, json.dumps(options)], capture_stdout=True, capture_stderr=True, check=False
         )
     assert done.returncode == 0, done.stderr.decode()
     seen: dict[str, Any] = json.loads(done.stdout)
@@ -76,14 +76,14 @@ async def test_the_typescript_client_of_2025_follows_answers_lists_and_cancels(
 async def test_our_client_drives_the_tasks_of_fastmcp(fastmcp_python: str, transport: str) -> None:
     command = [fastmcp_python, str(HERE / "fastmcp_tasks_server.py"), transport]
     with reached(command, transport) as server:
-        await drives(server, MODERN, told="no luck")
+        await drives(server, MODERN, failure="no luck")
 
 
 @transports
 async def test_our_client_drives_the_tasks_of_typescript(node_folder: Path, transport: str) -> None:
     command = ["node", str(node_folder / "typescript_tasks_server.mjs"), transport]
     with reached(command, transport) as server:
-        await drives(server, NEWEST_LEGACY, told="no luck", asks=True)
+        await drives(server, NEWEST_LEGACY, failure="no luck", asks=True)
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def reached(command: list[str], transport: str) -> Iterator[str | list[str]]:
         yield url
 
 
-async def drives(server: str | list[str], revision: str, *, told: str, asks: bool = False) -> None:
+async def drives(server: str | list[str], revision: str, *, failure: str, asks: bool = False) -> None:
     """Call, answer, follow, fail and cancel tasks of a server."""
     with trio.fail_after(LIMIT):
         async with Client.connect(server, on_elicit=lambda _question: accept(value=7)) as client:
@@ -108,7 +108,7 @@ async def drives(server: str | list[str], revision: str, *, told: str, asks: boo
             assert (await client.task(task.id).result()).text == "10"
             broken = await (await client.start_tool("broken")).result()
             assert broken.is_error
-            assert told in broken.text
+            assert failure in broken.text
             endless = await client.start_tool("endless")
             assert (await endless.status()).status == "working"
             await endless.cancel()

@@ -35,8 +35,8 @@ def node() -> list[str]:
 async def run(node: list[str], url: str, protocol: str) -> dict[str, Any]:
     with trio.fail_after(LIMIT):
         done = await trio.run_process([*node, str(SCRIPT), url, protocol], capture_stdout=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
 
 
 async def test_a_browser_shakes_hands_calls_and_answers_a_question(node: list[str]) -> None:
@@ -48,12 +48,12 @@ async def test_a_browser_shakes_hands_calls_and_answers_a_question(node: list[st
         return answer.content if answer.action == "accept" else ""
 
     async with served(server) as url:
-        told = await run(node, url.replace("http:", "ws:"), "mcp")
-    assert told["heard"] == [1, "elicitation/create", 2, 70_000]
-    assert (told["code"], told["wasClean"], told["protocol"]) == (1000, True, "mcp")
+        seen = await run(node, url.replace("http:", "ws:"), "mcp")
+    assert seen["heard"] == [1, "elicitation/create", 2, 70_000]
+    assert (seen["code"], seen["wasClean"], seen["protocol"]) == (1000, True, "mcp")
 
 
 async def test_a_browser_that_offers_another_subprotocol_gets_no_connection(node: list[str]) -> None:
     async with served(Server("closed")) as url:
-        told = await run(node, url.replace("http:", "ws:"), "chat")
-    assert (told["opened"], told["heard"], told["wasClean"]) == (False, [], False)
+        seen = await run(node, url.replace("http:", "ws:"), "chat")
+    assert (seen["opened"], seen["heard"], seen["wasClean"]) == (False, [], False)

@@ -1,7 +1,7 @@
 """Many connections of one process: `crowd.py PORT COUNT KIND` opens them all, says `ready`, and then what became of them.
 
 A crowd of kind `deaf` calls the tool `flood` and reads one byte; it lasts until its stdin ends. One of kind `slow` begins what it
-never finishes and reads what it is told; when all have ended it says how many, and how many were told `200`.
+never finishes and reads the responses; when all have ended it prints how many, and how many got `200`.
 """
 
 from __future__ import annotations

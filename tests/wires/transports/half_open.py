@@ -43,7 +43,7 @@ async def main() -> None:
         loopback(up=False)
         since = time.monotonic()
         await exchange.until_disconnect(PATIENCE)
-        print(f"told after {time.monotonic() - since:.1f}")
+        print(f"notified after {time.monotonic() - since:.1f}")
         nursery.cancel_scope.cancel()
 
 

@@ -226,10 +226,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("answer", "told"), BAD.values(), ids=BAD)
-async def test_a_bad_answer_is_an_error_of_its_call_and_the_next_call_is_served(answer: Said, told: str) -> None:
+@pytest.mark.parametrize(("answer", "problem"), BAD.values(), ids=BAD)
+async def test_a_bad_answer_is_an_error_of_its_call_and_the_next_call_is_served(answer: Said, problem: str) -> None:
     async with connected(odd_server(lambda _id: answer)) as client:
-        with pytest.raises((RemoteProtocolError, Disconnected), match=told):
+        with pytest.raises((RemoteProtocolError, Disconnected), match=problem):
             await client.call_tool("odd")
         assert (await client.call_tool("book")).text == "fine"
 

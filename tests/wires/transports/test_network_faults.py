@@ -47,7 +47,7 @@ def test_a_client_that_vanished_is_found_by_what_it_does_not_acknowledge() -> No
     assert UNSHARE is not None
     command = [UNSHARE, "-rn", sys.executable, str(HERE / "half_open.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=dict(IMPORTS))
-    assert re.fullmatch(r"told after (\d\.\d)\n", done.stdout), (done.stdout, done.stderr)
+    assert re.fullmatch(r"notified after (\d\.\d)\n", done.stdout), (done.stdout, done.stderr)
 
 
 # Row 36: more connections than files

@@ -183,7 +183,7 @@ async def test_over_tls_the_uri_is_one_of_https(certificate: Path) -> None:
 # What applications receive
 
 
-async def told(asked: bytes, config: Any = None) -> tuple[int, list[Request]]:
+async def received(asked: bytes, config: Any = None) -> tuple[int, list[Request]]:
     """The status of the answer to a request, and the requests that the application got."""
     requests: list[Request] = []
 
@@ -197,7 +197,7 @@ async def told(asked: bytes, config: Any = None) -> tuple[int, list[Request]]:
 
 
 async def test_an_application_receives_the_path_and_one_host() -> None:
-    status, (request,) = await told(get("http://Shop.example:81/a%20b?c=d", "x-other: 1"))
+    status, (request,) = await received(get("http://Shop.example:81/a%20b?c=d", "x-other: 1"))
     assert status == 200
     assert (request.path, request.query) == ("/a b", "c=d")
     assert request.headers == {"host": "Shop.example:81", "x-other": "1"}
@@ -207,7 +207,7 @@ async def test_an_application_receives_the_path_and_one_host() -> None:
 async def test_the_names_of_hypercorn_are_compared_with_the_host_of_the_target(host: str, status: int) -> None:
     config = guarded_config()
     config.server_names = ["shop.example"]
-    assert (await told(get(f"http://{host}/"), config))[0] == status
+    assert (await received(get(f"http://{host}/"), config))[0] == status
 
 
 TARGETS = {
@@ -224,11 +224,11 @@ TARGETS = {
 @pytest.mark.parametrize("line", TARGETS)
 async def test_other_forms_of_targets_are_passed_on_unchanged(line: str) -> None:
     path, host = TARGETS[line]
-    _, (request,) = await told(f"{line} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    _, (request,) = await received(f"{line} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
     assert (request.path, request.headers["host"]) == (path, host)
 
 
 async def test_a_long_uri_counts_towards_the_limit_of_the_head() -> None:
     config = guarded_config()
     config.h11_max_incomplete_size = 1000
-    assert (await told(get(f"http://{'a' * 1000}/"), config))[0] == 431
+    assert (await received(get(f"http://{'a' * 1000}/"), config))[0] == 431

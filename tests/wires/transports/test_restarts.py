@@ -96,12 +96,12 @@ async def test_a_call_whose_user_is_thinking_ends_in_the_next_process(server: Re
 
 
 async def test_a_stream_of_progress_goes_on_without_a_gap(server: Restarted) -> None:
-    told: list[float] = []
+    reported: list[float] = []
     all_told = trio.Event()
 
     def tell(report: Any) -> None:
-        told.append(report.progress)
-        if len(told) == 4:
+        reported.append(report.progress)
+        if len(reported) == 4:
             all_told.set()
 
     async with connected(server) as client, trio.open_nursery() as nursery:
@@ -114,22 +114,22 @@ async def test_a_stream_of_progress_goes_on_without_a_gap(server: Restarted) -> 
         nursery.start_soon(kill)
         result = await client.call_tool("count", on_progress=tell)
     assert result.text == "counted in run 2"
-    assert told == [1, 2, 3, 4, 5]
+    assert reported == [1, 2, 3, 4, 5]
 
 
 async def test_a_call_that_was_in_a_step_is_an_error_that_names_the_step(server: Restarted) -> None:
-    told = trio.Event()
+    progressed = trio.Event()
 
     async with connected(server) as client, trio.open_nursery() as nursery:
 
         async def kill() -> None:
             await server.did("charged")
             # Without the id of an event its client could not come back for the rest.
-            await told.wait()
+            await progressed.wait()
             await server.restart()
 
         nursery.start_soon(kill)
-        result = await client.call_tool("pay", on_progress=lambda _report: told.set())
+        result = await client.call_tool("pay", on_progress=lambda _report: progressed.set())
     assert result.is_error
     assert "step 'charge' may have run" in result.text
     assert server.effects == ["charged"]

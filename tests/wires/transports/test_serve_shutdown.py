@@ -182,9 +182,9 @@ async def test_an_app_that_refuses_to_end_is_ended_by_force(path: str) -> None:
 async def handle(request: Request) -> Response:
     if request.path != "/hang":
         return reply()
-    told = Told()
-    told.body(b"", more=True)
-    return told
+    response = Told()
+    response.body(b"", more=True)
+    return response
 
 
 application = Served(handle)

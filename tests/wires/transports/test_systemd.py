@@ -52,7 +52,7 @@ def listening(address: str | None = None) -> socket.socket:
     return sock
 
 
-async def told(sock: socket.socket) -> bytes:
+async def received(sock: socket.socket) -> bytes:
     with trio.fail_after(START):
         while True:
             try:
@@ -69,7 +69,7 @@ async def test_sockets_of_systemd_are_served_and_it_hears_of_the_start_and_the_e
         notified.setblocking(False)
         over_tcp, over_unix = (open_sockets.enter_context(listening(each)) for each in (None, unix))
         async with activated(over_tcp, over_unix, NOTIFY_SOCKET=news) as process:
-            assert await told(notified) == b"READY=1"
+            assert await received(notified) == b"READY=1"
             url = f"http://127.0.0.1:{over_tcp.getsockname()[1]}/mcp"
             with trio.fail_after(START):
                 async with Client.connect(url) as client:
@@ -79,7 +79,7 @@ async def test_sockets_of_systemd_are_served_and_it_hears_of_the_start_and_the_e
                 async with httpx2.AsyncClient(transport=transport) as http:
                     assert (await http.get("http://localhost/ready")).text == "ready"
             process.send_signal(signal.SIGTERM)
-            assert await told(notified) == b"STOPPING=1"
+            assert await received(notified) == b"STOPPING=1"
             with trio.fail_after(SOON):
                 assert await process.wait() == 0
 
