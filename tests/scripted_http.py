@@ -169,9 +169,9 @@ class HttpWire:
         request = await self.post("initialize")
         assert "mcp-session-id" not in request.headers
         request.result(initialized(capabilities=capabilities), {} if session is None else {"mcp-session-id": session})
-        told = await self.post("notifications/initialized")
-        assert told.headers.get("mcp-session-id") == session
-        told.answer(202)
+        notification = await self.post("notifications/initialized")
+        assert notification.headers.get("mcp-session-id") == session
+        notification.answer(202)
         await wait_all_tasks_blocked()
 
     async def with_stream(self, session: str = "S1") -> Exchange:

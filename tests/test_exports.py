@@ -77,10 +77,10 @@ def test_a_name_that_is_elsewhere_is_answered_with_what_to_write(name: str, writ
 
 
 def test_the_hints_have_every_public_name_of_the_packages_that_they_know() -> None:
-    told = {name for names in import_hints.PACKAGES.values() for name in names.split()}
+    hinted = {name for names in import_hints.PACKAGES.values() for name in names.split()}
     for package, names in import_hints.PACKAGES.items():
         public = set(importlib.import_module(package).__all__)
-        assert set(names.split()) <= public <= told.union(trio_mcp.__all__)
+        assert set(names.split()) <= public <= hinted.union(trio_mcp.__all__)
     assert set(import_hints.OF_OTHERS).isdisjoint(trio_mcp.__all__)
 
 

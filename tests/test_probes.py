@@ -110,9 +110,9 @@ async def test_a_state_is_small_whatever_the_call_holds_and_was_answered() -> No
     @server.tool
     async def laden(ctx: Context, kilobytes: int) -> str:
         cargo = bytes(1024 * kilobytes)
-        told = await ctx.sample("Tell me a long story.", max_tokens=10_000)
+        answered = await ctx.sample("Tell me a long story.", max_tokens=10_000)
         await ctx.elicit("Was it good?", bool)
-        return str(len(cargo) + len(told.text))
+        return str(len(cargo) + len(answered.text))
 
     story = {"role": "assistant", "content": {"type": "text", "text": "x" * 20_000}, "model": "m"}
     sizes = []

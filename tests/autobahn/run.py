@@ -181,7 +181,7 @@ async def when_there(ask: Any) -> Any:
             await trio.sleep(0.2)
 
 
-def told(folders: list[Path]) -> int:
+def summarized(folders: list[Path]) -> int:
     """Print what came of it; the number of cases that failed."""
     failed = 0
     for folder in folders:
@@ -209,7 +209,7 @@ async def main(python: str) -> int:
     with trio.fail_after(SECONDS):
         await test_servers(command, folders[0])
         await test_client(command, folders[1])
-    return told(folders)
+    return summarized(folders)
 
 
 if __name__ == "__main__":

@@ -23,13 +23,13 @@ class Story:
 
     def shortened(self) -> list[tuple[float, str]]:
         """Return its lines; of repeated lines, the first ones and the last."""
-        told = Counter[str]()
+        seen = Counter[str]()
         often = Counter(text for _, text in self.lines)
         kept: list[tuple[float, str]] = []
         for at, text in self.lines:
-            told[text] += 1
-            if told[text] <= 2 or told[text] == often[text]:
-                kept.append((at, text if told[text] <= 2 else f"{text} (time {often[text]})"))
+            seen[text] += 1
+            if seen[text] <= 2 or seen[text] == often[text]:
+                kept.append((at, text if seen[text] <= 2 else f"{text} (time {often[text]})"))
         return kept
 
 

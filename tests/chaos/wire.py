@@ -82,8 +82,8 @@ class Wire:
         """Send a legacy request that may be answered with a stream; yield the status and the events. Raises `Lost`."""
         self._story.tell(f"-> {port} {verb} {brief(message)} {headers.get('Last-Event-ID', '')}")
         async with self._sent(port, verb, headers, message) as response:
-            async with aclosing(self._told(port, response)) as told:
-                yield response.status_code, told
+            async with aclosing(self._told(port, response)) as received:
+                yield response.status_code, received
 
     async def _told(self, port: int, response: httpx2.Response) -> AsyncGenerator[Event, None]:
         async with aclosing(events_of(response)) as events:

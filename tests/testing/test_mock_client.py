@@ -687,7 +687,7 @@ async def test_the_roots_need_an_answer_too(era: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         ({"flight": 3, "seat": "aisle"}, "flight"),
         ({"flight": "TP1"}, "seat"),
@@ -698,11 +698,13 @@ async def test_the_roots_need_an_answer_too(era: str) -> None:
         ({"flight": object()}, "cannot be sent"),
     ],
 )
-async def test_an_answer_that_does_not_fit_the_form_fails_with_its_number(era: str, answer: object, told: str) -> None:
+async def test_an_answer_that_does_not_fit_the_form_fails_with_its_number(
+    era: str, answer: object, expected: str
+) -> None:
     with pytest.raises(AssertionError) as failure:
         await MockClient(elicits=[answer], era=era).call(book, trip=Trip("Faro"))
     assert "answer 1 of elicits" in str(failure.value)
-    assert told in str(failure.value)
+    assert expected in str(failure.value)
 
 
 async def test_an_answer_that_no_model_gives_fails_with_its_number(era: str) -> None:
