@@ -345,7 +345,7 @@ async def test_without_authentication_a_warning_names_what_needs_scopes(caplog: 
     assert caplog.records == []
 
 
-async def test_all_scopes_of_the_server_are_in_the_metadata_if_the_author_says_so() -> None:
+async def test_all_scopes_of_the_server_are_in_the_metadata_if_the_author_publishes_them() -> None:
     outer = Server("outer")
     outer.mount("lib", library())
     async with served(asgi_app(outer, authenticate=protected(scopes="all"))) as peer:
@@ -382,7 +382,7 @@ async def test_the_url_for_clients_is_printed_where_it_is_another_one(
     assert (unnamed(printed, resource) == []) if resource else printed.count("\n") == 1
 
 
-async def test_behind_a_root_path_the_metadata_is_below_it_too_and_the_challenge_says_so() -> None:
+async def test_behind_a_root_path_the_metadata_is_below_it_too_and_the_challenge_links_to_it() -> None:
     resource = "http://127.0.0.1:8000/tools/mcp"
     async with guarded(protected(resource), root_path="/tools") as peer:
         assert await document(peer, f"{PLACE}/tools/mcp") == resource
