@@ -178,7 +178,7 @@ class Upstream:
         try:
             return known.headers(arguments)
         except ValueError:
-            return {}  # no header can hold it: the server says so
+            return {}  # no header can hold it: the server rejects the request
 
 
 def failure_text(error: Exception, what: str) -> str:

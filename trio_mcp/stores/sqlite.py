@@ -89,7 +89,7 @@ class SqliteStore:
     async def join(self, node: str, about: bytes = b"") -> None:
         """Say that this process lives under that name, like `SharedStore.join`."""
         self._check_open()
-        # Whole: a lock that nobody knows of would never be released.
+        # Not abandoned on cancel: the lock would never be released.
         await trio.to_thread.run_sync(self._nodes.join, node, about, limiter=self._node_threads)
 
     @property

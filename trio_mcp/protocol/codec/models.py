@@ -105,7 +105,7 @@ def validated(
 
     Args:
         written: members that the peer wrote under other names, which errors then use.
-        dropped: gets what was left out of it, or of the list in it; None if the value is rejected instead.
+        dropped: receives the invalid members and items that were removed; with None, the value is rejected instead.
 
     Raises:
         RemoteProtocolError: -32602; the message names the first wrong member, as the peer wrote it, and the reason.

@@ -172,7 +172,7 @@ class Retry(NamedTuple):
             await self._claim_and_replay(plan, payload)
 
     async def _answering(self, work: Callable[P, Awaitable[None]], *args: P.args, **options: P.kwargs) -> None:
-        """Run a part of this request in a task of its own; the request is answered with what it raises."""
+        """Run a part of this request in a separate task; if it raises, the error is the answer to the request."""
         try:
             await work(*args, **options)
         except Exception as error:  # noqa: BLE001  there is no caller that could answer the request
