@@ -157,7 +157,6 @@ class Supervisor:
             raise
         name = f"{label}-{next(self._serial)}"
         actor = Actor(name, principal, deadline, journal)
-        actor.scope.deadline = deadline
         actor.caller = caller
         actor.account = account
         actor.started_at = self._now()
@@ -169,6 +168,8 @@ class Supervisor:
         if self.watchdog.asleep:
             self.watchdog.wake()
         if deadline != math.inf:
+            # Only then: to set the deadline of a scope is dear.
+            actor.scope.deadline = deadline
             self._deadlines.expect_end(actor, deadline)
         return actor
 

@@ -261,10 +261,6 @@ class Told(OpenResponse):
             on_ready()
 
     @property
-    def max_silence(self) -> float:
-        return LIMIT
-
-    @property
     def is_ready(self) -> bool:
         return self._known is not None or bool(self._parts)
 
@@ -272,11 +268,11 @@ class Told(OpenResponse):
     def is_complete(self) -> bool:
         return self._known is not None or (bool(self._parts) and self._parts[-1].is_last)
 
-    def watch(self, on_ready: Callable[[], None]) -> bool:
+    def watch(self, on_ready: Callable[[], None]) -> float | None:
         if self.is_ready:
-            return False
+            return None
         self._on_ready = on_ready
-        return True
+        return LIMIT
 
     def stop_watching(self) -> None:
         self._on_ready = None

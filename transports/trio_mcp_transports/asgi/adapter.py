@@ -193,8 +193,10 @@ async def sent_to_end(response: OpenResponse, receive: Receive, sending: Sending
 async def next_part(response: OpenResponse, receive: Receive, *, is_first: bool) -> KnownResponse | StreamPart | None:
     """Wait for something to send, and take it; None if the client has gone."""
     is_silent = False
-    with trio.CancelScope(deadline=trio.current_time() + response.max_silence) as ready:
-        if response.watch(partial(expire, ready)):
+    with trio.CancelScope() as ready:
+        silence = response.watch(partial(expire, ready))
+        if silence is not None:
+            ready.deadline = trio.current_time() + silence
             try:
                 # Further parts of the body, if there are any, mean nothing here. A cancel of this wait loses no event.
                 while (await receive())["type"] != "http.disconnect":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Set as AbstractSet
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import MappingProxyType, TracebackType
@@ -18,9 +18,9 @@ from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.base.values import one_line
 from trio_mcp.http import Authenticate
 from trio_mcp.http.authenticator import CannotVerify, CredentialsRejected, as_authenticator
-from trio_mcp.protocol.jsonrpc import Request as RpcRequest
+from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.revisions import REQUIRED_SCOPES
-from trio_mcp.session import Caller, Peer, Service
+from trio_mcp.session import Caller, Peer
 from trio_mcp.session.envelope import check_principal
 from trio_mcp.types import JsonObject
 
@@ -218,16 +218,14 @@ class Authentication:
         challenge = write_challenge("Bearer", self._hook.challenge(error, scopes, public))
         return HttpRejection(status, text or TEXTS[status], [(CHALLENGE, challenge.encode())])
 
-    def check_scopes(self, service: Service, message: RpcRequest, peer: Peer, root: str) -> None:
-        """Raise `HttpRejection` (403) if the sender of a request lacks a scope that it needs (RFC 6750, 3.1; L-AUTH-8s)."""
-        missing = service.missing_scopes(message, lambda: peer.caller)
-        if missing:
-            names = sorted(missing | self._hook.required)
-            rejection = self._rejection(403, "insufficient_scope", names, root, needed_text(names))
-            rejection.request_id = message.id
-            data: JsonObject = {REQUIRED_SCOPES: [*names]}
-            rejection.data = data
-            raise rejection
+    def lacks_scopes(self, missing: AbstractSet[str], request_id: RequestId, root: str) -> HttpRejection:
+        """Return the rejection (403) of a request that needs scopes that its sender lacks (RFC 6750, 3.1; L-AUTH-8s)."""
+        names = sorted(missing | self._hook.required)
+        rejection = self._rejection(403, "insufficient_scope", names, root, needed_text(names))
+        rejection.request_id = request_id
+        data: JsonObject = {REQUIRED_SCOPES: [*names]}
+        rejection.data = data
+        return rejection
 
     def expiry(self, headers: Mapping[str, str], peer: Peer, seconds: float) -> Expiry:
         """Return what waits until these headers are no longer those of the peer; see `wait_until_expired`."""

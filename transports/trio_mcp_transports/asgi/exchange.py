@@ -68,12 +68,13 @@ class Exchange(OpenResponse):
         self.abandon()
         self.finish()
 
-    def watch(self, on_ready: Callable[[], None]) -> bool:
+    def watch(self, on_ready: Callable[[], None]) -> float | None:
         if self.is_ready:
-            return False
-        self.outbox.written()
+            return None
+        if self._opened:
+            self.outbox.written()
         self._wake = self.outbox.on_ready = on_ready
-        return True
+        return self.max_silence
 
     def stop_watching(self) -> None:
         wake, self._wake = self._wake, None
@@ -91,6 +92,7 @@ class Exchange(OpenResponse):
 
     @property
     def max_silence(self) -> float:
+        """Seconds without anything to send after which a filler is due."""
         return KEEP_ALIVE_SECONDS
 
     def take_known(self) -> KnownResponse | None:

@@ -7,8 +7,8 @@ something is said, or the adapter for ASGI servers (`asgi/adapter.py`) in the ta
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, NamedTuple
 
 from trio_mcp.errors import ProtocolError
 from trio_mcp.protocol.jsonrpc import dump, error_response
@@ -96,7 +96,7 @@ class OpenResponse(Response):
 
         there is something to send, at first          `take_known`; if that has nothing, as below
         there is something to send                    `take_part`; sent, `watch` again, or `finish` after the last
-        nothing is to be sent for `max_silence`       `take_filler`, sent as a part
+        nothing is to be sent for that long           `take_filler`, sent as a part
         they have nothing: it has to be waited for    `wait_part`, sent as a part
         its client leaves                             `lose`; not while `wait_part` is awaited
 
@@ -113,17 +113,16 @@ class OpenResponse(Response):
         self.expiry: Expiry | None = None
 
     @property
-    def max_silence(self) -> float:
-        """Seconds without anything to send after which a filler is due."""
-        raise NotImplementedError
-
-    @property
     def is_ready(self) -> bool:
         """Whether there is something to send, or nothing follows."""
         raise NotImplementedError
 
-    def watch(self, on_ready: Callable[[], None]) -> bool:
-        """Register `on_ready`, called at least once when data is ready. Return False, without registering, if it already is."""
+    def watch(self, on_ready: Callable[[], None]) -> float | None:
+        """Register `on_ready`, which is called at least once when there is something to send.
+
+        Returns the seconds without anything to send after which a filler is due; None, without registering, if there is
+        something to send already.
+        """
         raise NotImplementedError
 
     def stop_watching(self) -> None:
@@ -233,7 +232,7 @@ class HttpApp(ABC):
     """An application that is served by our own connection, without ASGI messages."""
 
     @abstractmethod
-    async def respond(self, request: Request) -> Response:
+    def respond(self, request: Request) -> Coroutine[Any, Any, Response]:
         """Return the response to a request, which is sent behind the back of the application.
 
         It is awaited by the reader of the connection, which it keeps from reading on. A cancel leaves nothing.

@@ -283,12 +283,15 @@ class Connection:
             self._account.draw(stored - self._stored)
             self._stored = stored
 
-    def set_idle(self, idle: bool) -> None:
-        """Note that a request begins, or that its response has been written."""
-        self._idle, self._in_head = idle, False
-        if not idle:
-            self._due = inf
-        elif self._http.is_in_message:
+    def begin_request(self) -> None:
+        """Note that a request begins."""
+        self._idle = self._in_head = False
+        self._due = inf
+
+    def end_request(self, *, in_message: bool) -> None:
+        """Note that a response has been written, and whether something of the next request has come."""
+        self._idle, self._in_head = True, False
+        if in_message:
             self._start_head()
         else:
             self.limit_reading(self._facts.config.keep_alive_timeout)

@@ -47,8 +47,11 @@ T = TypeVar("T")
 class Owner(Protocol):
     """The connection, to which the deadlines belong."""
 
-    def set_idle(self, idle: bool) -> None:
-        """Note that a request begins, or that its response has been written."""
+    def begin_request(self) -> None:
+        """Note that a request begins."""
+
+    def end_request(self, *, in_message: bool) -> None:
+        """Note that a response has been written, and whether something of the next request has come."""
 
     def settle_deadline(self) -> None:
         """Let no deadline end what is done next but that of the request, or of its head."""
@@ -102,9 +105,7 @@ class Http1:
         "account",
         "ahead",
         "facts",
-        "gatherer",
         "limit_silence",
-        "own_head",
         "paused",
         "peer_still_sending",
         "websocket",
@@ -116,10 +117,8 @@ class Http1:
     ) -> None:
         self.paused = False
         self.facts = facts
-        self.gatherer = facts.connections.gatherer
         self.writer = writer
         self.limit_silence = owner.limit_reading
-        self.own_head = partial(facts.connections.own_head, facts.config)
         self.account = account
         self._owner = owner
         self._nursery = nursery
@@ -139,11 +138,6 @@ class Http1:
         self._logged: tuple[WWWScope, float] | None = None
         """The request in progress for hypercorn's access log, and when it began."""
         self.peer_still_sending = False
-
-    @property
-    def is_in_message(self) -> bool:
-        """Whether something of a request has come, or the rest of its body is still to come."""
-        return bool(self.ahead) or self._discards > 0
 
     async def read_ahead(self) -> bytes | None:
         """Receive while paused and something is buffered; None if the request was answered, and that is to be handled now."""
@@ -176,7 +170,7 @@ class Http1:
         size = min(self._discards, len(data))
         self._discards -= size
         if not self._discards:
-            self._owner.set_idle(True)
+            self._owner.end_request(in_message=bool(self.ahead))
         return data[size:]
 
     async def _parse(self, data: bytes) -> None:
@@ -213,7 +207,7 @@ class Http1:
             data: what has come, with the body where the head says.
             body: if it is sent in chunks.
         """
-        self._owner.set_idle(False)
+        self._owner.begin_request()
         self.paused = True
         self._requests += 1
         whole = NO_BODY if body is None else None
@@ -224,7 +218,8 @@ class Http1:
             self.ahead += data[end if whole is not None else head.end :]
         elif len(data) > head.end:
             self.ahead += data[head.end :]
-        exchange = self._exchange = OpenRequest(self, head, body)
+        is_last = self._requests >= self.facts.config.keep_alive_max_requests
+        exchange = self._exchange = OpenRequest(self, head, body, is_last=is_last)
         request = self._request_of(head, whole or body or NO_BODY)
         if self.facts.context.max_requests is not None:
             await self.facts.context.mark_request()
@@ -348,7 +343,7 @@ class Http1:
         websocket = WebSocketExchange(self, self._owner.receive, upgrade.serve, record)
         self.websocket, self._exchange = websocket, None
         self.paused = False
-        self.writer.write_or_start((head_bytes(101, headers, self.own_head()) + b"\r\n",), websocket.start_pings)
+        self.writer.write_or_start((head_bytes(101, headers, self._own_head()) + b"\r\n",), websocket.start_pings)
 
     # To the client
 
@@ -381,7 +376,7 @@ class Http1:
         self.log_refusal(status)
         self.lose()
         self.paused = self.peer_still_sending = True
-        refusal = whole_response(KnownResponse(status, headers=[CLOSE]), self.own_head(), closes=True)
+        refusal = whole_response(KnownResponse(status, headers=[CLOSE]), self._own_head(), closes=True)
         self.writer.write_or_start(refusal, self._owner.end)
 
     async def receive_more(self) -> bytes:
@@ -395,22 +390,19 @@ class Http1:
         """Tell the client to send the body."""
         await self.writer.write(CONTINUE)
 
-    @property
-    def is_last(self) -> bool:
-        """Whether the connection is closed after the response in progress."""
-        config, context = self.facts.config, self.facts.context
-        return self._requests >= config.keep_alive_max_requests or context.terminated.is_set()
+    def _own_head(self) -> bytes:
+        """Return the fields that every response has."""
+        return self.facts.connections.own_head(self.facts.config)
 
-    def end(self, *, closes: bool) -> None:
-        """Go on with the next request, or close the connection."""
-        exchange, self._exchange = self._exchange, None
-        discards = 0 if exchange is None else exchange.discards
+    def end(self, discards: int | None, *, closes: bool) -> None:
+        """Go on with the next request, or close the connection; see `RequestOwner`."""
+        self._exchange = None
         if closes or discards is None or self.facts.context.terminated.is_set():
             self.peer_still_sending = discards != 0
             self._owner.end()
             return
         self._discards = discards
-        self._owner.set_idle(True)
+        self._owner.end_request(in_message=bool(self.ahead) or discards > 0)
         self.paused = False
         # Else the reader goes on waiting for the next request: to cancel its wait would cost more than to parse one.
         if self.ahead and self._reading_ahead is not None:

@@ -30,7 +30,7 @@ from ..asgi.access_log import AccessRecord
 from ..asgi.requests import Expiry
 from ..asgi.responses import KnownResponse, OpenResponse, StreamPart
 from .body import SentBody
-from .connections import Gatherer
+from .connections import ConnectionFacts
 from .request_head import RequestHead
 from .response import RESPONSE_500, StreamWriter, Writer, says_close, whole_response
 
@@ -42,16 +42,7 @@ class RequestOwner(Protocol):
     """The connection, as far as one request is concerned."""
 
     writer: Writer
-    gatherer: Gatherer
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the connection is closed after this response."""
-        ...
-
-    def own_head(self) -> bytes:
-        """Return the fields that every response has."""
-        ...
+    facts: ConnectionFacts
 
     def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` in a task of the connection."""
@@ -62,8 +53,13 @@ class RequestOwner(Protocol):
     def log_failure(self, error: Exception) -> None:
         """Log an error that ends the response."""
 
-    def end(self, *, closes: bool) -> None:
-        """Go on after the response has been written."""
+    def end(self, discards: int | None, *, closes: bool) -> None:
+        """Go on after the response has been written.
+
+        Args:
+            discards: how many bytes of the body are still to come, and are of no use; None if the connection cannot go on
+                after them.
+        """
 
 
 class ResponseNote:
@@ -99,6 +95,7 @@ class OpenRequest:
 
     Args:
         body: if it has not come whole.
+        is_last: the connection is closed after it.
 
     Attributes:
         note: of its response; None without an access log.
@@ -122,11 +119,11 @@ class OpenRequest:
         "note",
     )
 
-    def __init__(self, owner: RequestOwner, head: RequestHead, body: SentBody | None) -> None:
+    def __init__(self, owner: RequestOwner, head: RequestHead, body: SentBody | None, *, is_last: bool) -> None:
         self._owner = owner
         self._body = body
         self._is_head = head.method == "HEAD"
-        self._keeps_alive = head.keeps_alive
+        self._keeps_alive = head.keeps_alive and not is_last
         self._takes_chunks = head.takes_chunks
         self.note: ResponseNote | None = None
         self.is_lost = False
@@ -143,11 +140,12 @@ class OpenRequest:
         self._written_at = -inf
 
     @property
-    def discards(self) -> int | None:
-        """How many bytes of the body are still to come, and are of no use; None if the connection cannot go on after them."""
-        if self._body is None:
+    def _discards(self) -> int | None:
+        """See `RequestOwner.end`."""
+        body = self._body
+        if body is None or self.is_lost:
             return 0
-        return self._body.left if self._body.may_be_discarded else None
+        return body.left if body.may_be_discarded else None
 
     def begin(self, response: KnownResponse | OpenResponse) -> None:
         """Write the response if it is known; else wait for something to write."""
@@ -193,10 +191,11 @@ class OpenRequest:
             response.end_response()
 
     def _watch(self, response: OpenResponse) -> None:
-        if response.watch(self._on_ready):
-            self._owner.limit_silence(response.max_silence)
-        else:
+        silence = response.watch(self._on_ready)
+        if silence is None:
             self._on_ready()
+        else:
+            self._owner.limit_silence(silence)
 
     def _on_ready(self) -> None:
         response = self._response
@@ -221,7 +220,7 @@ class OpenRequest:
             self._write_part(response, response.take_part)
         elif not self._is_gathering:
             self._is_gathering = True
-            self._owner.gatherer.add(self._write_gathered)
+            self._owner.facts.connections.gatherer.add(self._write_gathered)
 
     def _abandon(self, response: OpenResponse) -> None:
         """It could not be sent: close the connection."""
@@ -239,11 +238,13 @@ class OpenRequest:
     # The response in one write
 
     def _write(self, known: KnownResponse, response: OpenResponse | None) -> None:
-        owner = self._owner
-        closes = not self._keeps_alive or owner.is_last or self.discards is None
+        owner, facts = self._owner, self._owner.facts
+        closes = not self._keeps_alive or facts.context.terminated.is_set() or self._discards is None
         closes = closes or bool(known.headers and says_close(known.headers))
         try:
-            pieces = whole_response(known, owner.own_head(), closes=closes, is_head=self._is_head)
+            pieces = whole_response(
+                known, facts.connections.own_head(facts.config), closes=closes, is_head=self._is_head
+            )
         except Exception as error:  # noqa: BLE001
             owner.log_failure(error)
             if response is not None:
@@ -265,7 +266,7 @@ class OpenRequest:
 
     def _end(self, *, closes: bool, is_complete: bool = True) -> None:
         self._note_end(is_complete=is_complete)
-        self._owner.end(closes=closes)
+        self._owner.end(self._discards, closes=closes)
 
     def _note_end(self, *, is_complete: bool) -> None:
         if self._expiring is not None:
@@ -311,9 +312,11 @@ class OpenRequest:
     def _write_taken(self, response: OpenResponse, part: StreamPart) -> None:
         owner = self._owner
         if self._stream is None:
-            closes = not self._keeps_alive or owner.is_last or (self._body is not None and self._body.left != 0)
-            headers = part.headers or ()
-            self._stream = StreamWriter(headers, owner.own_head(), closes=closes, takes_chunks=self._takes_chunks)
+            facts, headers = owner.facts, part.headers or ()
+            closes = not self._keeps_alive or facts.context.terminated.is_set()
+            closes = closes or (self._body is not None and self._body.left != 0)
+            own = facts.connections.own_head(facts.config)
+            self._stream = StreamWriter(headers, own, closes=closes, takes_chunks=self._takes_chunks)
             if self.note is not None:
                 self.note.status, self.note.headers = 200, headers
         if part.is_last:

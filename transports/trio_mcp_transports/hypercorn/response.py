@@ -16,7 +16,7 @@ import trio
 from trio_mcp.runtime import Account
 
 from ..asgi.access import Headers
-from ..asgi.responses import JSON, KnownResponse
+from ..asgi.responses import JSON, WITHOUT_BODY, KnownResponse
 
 # The writes of a connection: whole, in order, and each with a deadline.
 #
@@ -309,7 +309,7 @@ def whole_response(response: KnownResponse, own: bytes, *, closes: bool, is_head
     Raises:
         UnsendableResponse: a header cannot be a field of HTTP, or the status is none.
     """
-    body = b"" if is_head or response.has_no_body else response.body
+    body = b"" if is_head or response.status in WITHOUT_BODY else response.body
     # Nearly all are of this kind.
     if response.status == 200 and not response.headers and not closes and body and response.content_type is JSON:
         head = b"HTTP/1.1 200 \r\ncontent-length: %d\r\ncontent-type: application/json\r\n%b\r\n" % (len(body), own)

@@ -7,11 +7,11 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 
@@ -345,13 +345,14 @@ class McpApp(HttpApp):
         """
         return path == self._paths.streamable and self._running is not None and self.authentication is None
 
-    async def respond(self, request: Request) -> Response:
+    def respond(self, request: Request) -> Coroutine[Any, Any, Response]:
+        probe = None
         # Nearly every request is one for MCP.
         if request.path != self._paths.streamable and request.websocket is None:
             probe = self._probes.find(request)
-            if probe is not None:
-                return self._entrance.complete(request, probe)
-        return await self._entrance.respond(request, self._serve)
+        return (
+            self._entrance.respond(request, self._serve) if probe is None else self._entrance.complete(request, probe)
+        )
 
     async def _serve(self, request: Request) -> Response:
         """Return the response to a request as its client sent it. Raises `ProtocolError` for a refusal."""
@@ -428,8 +429,13 @@ class McpApp(HttpApp):
         """Read the message of a POST, process it, and return the response."""
         if not incoming.is_usual:
             self._post_checks.check(incoming.peer.headers)
-        with running.service.open_account(incoming.peer) as account:
+        account = running.service.open_account(incoming.peer)
+        try:
             envelope = await self._reader.read(running.service, incoming, account)
+        finally:
+            # Hardly any is waited for.
+            if account.drawn:
+                account.close()
         record, message = incoming.request.record, envelope.message
         if record is not None:
             record.rpc = getattr(message, "method", None)

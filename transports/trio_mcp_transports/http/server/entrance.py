@@ -60,7 +60,7 @@ class Entrance:
             response.add_headers(headers)
         return response
 
-    def complete(self, request: Request, probe: Response) -> Response:
+    async def complete(self, request: Request, probe: Response) -> Response:
         """Return the response of a probe, which passes nothing else here, with the headers that are added to every one."""
         probe.add_headers(self._headers(request, probe))
         return probe
@@ -120,7 +120,7 @@ class MessageReader:
         self._json_limits = JsonLimits(max_bytes=limits.body, max_values=limits.values)
 
     async def read(self, service: Service, incoming: AuthorizedRequest, account: Account) -> Envelope[Received]:
-        """Read the message of a request; what it takes is drawn from `account` while it is waited for.
+        """Read the message of a request; what it takes is drawn from `account` while it is waited for, and stays drawn.
 
         Raises:
             HttpRejection: 503, the memory budget has no room for it; 403, its sender lacks a scope; and what `read_body` raises.
@@ -138,17 +138,20 @@ class MessageReader:
             return Envelope(unreadable(error, body), peer=peer)
         size = measured.size
         check_room(account, size, measured.peak)
-        if turn.is_over or len(body) > TURN:
+        is_over = turn.is_over
+        if is_over or len(body) > TURN:
             # Before it waits: every other request looks for room in the meantime.
             account.draw(size)
         # Many requests may have come at the same time, each on a separate connection.
-        if turn.is_over:
+        if is_over:
             await move_to_trio()
             await turn.pass_on()
         turn.spent += MESSAGE_COST + len(body)
         message = parse(body, self._json_limits, measured)
         if isinstance(message, RpcRequest):
-            self._authentication.check_scopes(service, message, peer, incoming.request.root)
+            missing = service.missing_scopes(message, lambda: peer.caller)
+            if missing:
+                raise self._authentication.lacks_scopes(missing, message.id, incoming.request.root)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
             await move_to_trio()

@@ -89,7 +89,7 @@ class PostedStream(StreamReader):
         self._entry = entry
         self._began = False
 
-    def watch(self, on_ready: Callable[[], None]) -> bool:
+    def watch(self, on_ready: Callable[[], None]) -> float | None:
         self._begin()
         return super().watch(on_ready)
 
