@@ -7,8 +7,8 @@ something is said, or the adapter for ASGI servers (`asgi/adapter.py`) in the ta
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple
 
 from trio_mcp.errors import ProtocolError
 from trio_mcp.protocol.jsonrpc import dump, error_response
@@ -232,7 +232,7 @@ class HttpApp(ABC):
     """An application that is served by our own connection, without ASGI messages."""
 
     @abstractmethod
-    def respond(self, request: Request) -> Coroutine[Any, Any, Response]:
+    async def respond(self, request: Request) -> Response:
         """Return the response to a request, which is sent behind the back of the application.
 
         It is awaited by the reader of the connection, which it keeps from reading on. A cancel leaves nothing.

@@ -7,11 +7,11 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
@@ -31,23 +31,19 @@ from trio_mcp.stores import MemoryEventStore
 
 from ...asgi.access import Access, HttpRejection, PostChecks, check_access, check_upgrade
 from ...asgi.access_log import check_shown
-from ...asgi.adapter import Receive, Scope, Send, serve_request, serve_websocket
 from ...asgi.authentication import Authentication, no_authentication
 from ...asgi.cors import is_preflight
 from ...asgi.modern import process_modern
 from ...asgi.requests import AuthorizedRequest, Request
-from ...asgi.responses import HttpApp, KnownResponse, Response, rejection_of
+from ...asgi.responses import KnownResponse, Response, rejection_of
 from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint, legacy_endpoint
 from ..sessions.stateless import StatelessEndpoint
-from .entrance import Entrance, MessageReader
-from .lifespan import MountedApp, asyncio_host, check_event_loop, in_residence, serve_lifespan_events, served_on_both
-from .routes import CustomRoutes, Paths, Probes, no_websocket, not_found_text
-
-if TYPE_CHECKING:
-    from ...asyncio_host.life import Residence
+from .entrance import MessageReader, ServedApp
+from .lifespan import check_event_loop, in_residence
+from .routes import CustomRoutes, Paths, no_websocket, not_found_text
 
 # What a client of the HTTP application may cost.
 
@@ -80,8 +76,8 @@ class AppState:
 Route: TypeAlias = Callable[[AppState, AuthorizedRequest], Awaitable[Response]]
 
 
-class McpApp(HttpApp):
-    """An application for our own connection, and an ASGI 3 application for any other server; `asgi_app` returns one.
+class McpApp(ServedApp):
+    """The application of one server; `asgi_app` returns one.
 
     Args:
         server: what is served.
@@ -95,10 +91,6 @@ class McpApp(HttpApp):
 
     Attributes:
         access: who may reach it from a browser.
-        failure: what ended its lifespan, at the start, while serving or at the end; None if nothing did.
-        residence: where it runs on asyncio; None on Trio.
-        drain_seconds: how long running calls have after a signal to an asyncio host; None leaves signals alone.
-        raises_failure: who serves it raises `failure`, so that the log need not have it too.
         unknown: what commands start, of which it is not known whether it asks for authentication; empty until it serves, and
             with authentication.
     """
@@ -115,14 +107,12 @@ class McpApp(HttpApp):
             open_access.check_open(server)
         if not options.sessions and open_access.is_proxy(server):
             raise ValueError(NEEDS_SESSIONS.format(server.identity.name))
+        self.access = Access(options.allowed_hosts, options.allowed_origins)
+        super().__init__(server.identity.name, options, [self.access])
         self.limits = default_limits(server) if options.limits is None else options.limits
         self.server = server
-        self.options = options
-        self.access = Access(options.allowed_hosts, options.allowed_origins)
         self._paths = Paths(options.path, options.sse_path, options.message_path)
         self._event_store = event_store
-        self._entrance = Entrance(options, [self.access])
-        self._probes = Probes(options, self._readiness)
         self._records = RepeatedRecords(logger)
         self.authentication: Authentication | None = None
         if options.authenticate is not None:
@@ -133,17 +123,11 @@ class McpApp(HttpApp):
         self._post_checks = PostChecks(self.access)
         self.unknown: list[str] = []
         self._custom = CustomRoutes(options.routes, self.limits.body_seconds, self._records)
-        self.failure: BaseException | None = None
-        self.raises_failure = False
         self._running: AppState | None = None
-        self._draining = False
-        self.residence: Residence | None = None
-        self.drain_seconds: float | None = None
-        self._mounted: MountedApp | None = MountedApp(self.serving, server.identity.name)
-        """Starts it at its first request; None once its lifespan is run by someone else."""
         self._routes: dict[str, Mapping[str, Route]] = {}
         paths = self._paths
         if paths.streamable is not None:
+            self._main_path = paths.streamable
             of_sessions: dict[str, Route] = {
                 "GET": lambda running, incoming: running.legacy.get(incoming),
                 "DELETE": lambda running, incoming: running.legacy.delete(incoming),
@@ -156,19 +140,6 @@ class McpApp(HttpApp):
         taken = self._routes.keys() | {route.whole_path for route in options.routes}
         twins = {other_spelling(path): verbs for path, verbs in self._routes.items()}
         self._routes |= {path: verbs for path, verbs in twins.items() if path not in taken}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not trio.lowlevel.in_trio_task():
-            await asyncio_host().serve_on_asyncio(self, scope, receive, send)
-            return
-        match scope["type"]:
-            case "http":
-                await serve_request(self, scope, receive, send)
-            case "lifespan":
-                name, logs_startup = self.server.identity.name, not self.raises_failure
-                await serve_lifespan_events(self.lifespan(), name, receive, send, logs_startup=logs_startup)
-            case "websocket":
-                await serve_websocket(self, scope, receive, send)
 
     @works_on_asyncio
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
@@ -226,52 +197,19 @@ class McpApp(HttpApp):
 
     # life
 
-    def lifespan(self, _app: object = None) -> AbstractAsyncContextManager[None]:
-        """Return a context manager in which the application serves, for one that it is mounted in.
-
-            mcp = asgi_app(server)
-            app = Starlette(routes=[Mount("/", mcp)], lifespan=mcp.lifespan)
-
-        Without it, a mounted application starts at its first request. Entering it enters the lifespan of the server; leaving it
-        ends every call and session.
-
-        Raises:
-            RuntimeError: it is running already.
-            Exception: what the lifespan of the server raised, at its start, in the block (which is cancelled then) or at its end.
-        """
-        self.start_by(None)
-        return served_on_both(self, self.serving)
-
-    def start_by(self, mounted: MountedApp | None) -> None:
-        """Set what starts the application at its first request; None if its lifespan is run by someone else."""
-        self._mounted = mounted
-
-    @property
-    def is_run_by_host(self) -> bool:
-        """Whether someone else runs its lifespan."""
-        return self._mounted is None
-
-    async def stop(self) -> None:
-        """End what the first request has started."""
-        if self._mounted is not None:
-            await self._mounted.stop()
-
     def abandon(self) -> None:
-        """Forget what ran in a Trio run that has failed."""
         self._running = None
-        if self._mounted is not None:
-            self._mounted = MountedApp(self.serving, self.server.identity.name)
+        super().abandon()
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
-        """Serve in the block; see `lifespan`."""
         check_event_loop()
         if self._running is not None:
             raise RuntimeError("the application is running already")
         # Under `hypercorn -k trio` nothing else installs the guard.
         install()
         self._draining = False
-        if self._entrance.logs:
+        if self.options.access_log:
             check_shown()
         try:
             if self.authentication is None:
@@ -310,7 +248,6 @@ class McpApp(HttpApp):
         return StatelessEndpoint(service, MemoryEventStore(memory=service.options.memory), self.limits, nursery)
 
     def _readiness(self) -> tuple[int, bytes]:
-        """See `Probe`."""
         if self._running is None:
             if self._mounted is not None:
                 # A load balancer sends no requests to a server that is not ready.
@@ -345,17 +282,7 @@ class McpApp(HttpApp):
         """
         return path == self._paths.streamable and self._running is not None and self.authentication is None
 
-    def respond(self, request: Request) -> Coroutine[Any, Any, Response]:
-        probe = None
-        # Nearly every request is one for MCP.
-        if request.path != self._paths.streamable and request.websocket is None:
-            probe = self._probes.find(request)
-        return (
-            self._entrance.respond(request, self._serve) if probe is None else self._entrance.complete(request, probe)
-        )
-
     async def _serve(self, request: Request) -> Response:
-        """Return the response to a request as its client sent it. Raises `ProtocolError` for a refusal."""
         if request.websocket is not None:
             return await self._upgrade(request)
         if self.authentication is not None and (document := self.authentication.document(request)) is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import Final, TypedDict
 
 import trio
 
@@ -18,17 +18,13 @@ from trio_mcp.storage import EventStore
 
 from ...asgi.access import HttpRejection, check_access
 from ...asgi.access_log import check_shown
-from ...asgi.adapter import Receive, Scope, Send, serve_request, serve_websocket
 from ...asgi.authentication import WELL_KNOWN
 from ...asgi.requests import Request
-from ...asgi.responses import HttpApp, Response
+from ...asgi.responses import Response
 from .app import McpApp
-from .entrance import Entrance
-from .lifespan import MountedApp, asyncio_host, check_event_loop, in_residence, serve_lifespan_events, served_on_both
-from .routes import Probes, below, not_found_at
-
-if TYPE_CHECKING:
-    from ...asyncio_host.life import Residence
+from .entrance import ServedApp
+from .lifespan import MountedApp, check_event_loop, in_residence
+from .routes import below, not_found_at
 
 # What a server says of serving it over HTTP, and what the serving call says: together they are how it is served.
 
@@ -88,7 +84,7 @@ OF_PROCESS: Final = ("tls", "root_path", "trusted_proxies", "access_log")
 """The options that servers at one address share."""
 
 
-class McpApps(HttpApp):
+class McpApps(ServedApp):
     """The application of several servers; `asgi_app` returns one for a mapping.
 
     Each server is served as it would be alone, with the `root_path` of its prefix: its endpoints, custom routes, authentication,
@@ -97,41 +93,16 @@ class McpApps(HttpApp):
     Args:
         apps: the applications of the servers by their prefixes, which are empty or begin with a slash.
         options: those of the process.
-
-    Attributes:
-        failure, raises_failure, residence, drain_seconds: see `McpApp`.
     """
 
     def __init__(self, apps: Mapping[str, McpApp], options: HttpOptions) -> None:
+        name = ", ".join(app.server.identity.name for app in apps.values())
+        super().__init__(name, options, [app.access for app in apps.values()])
         self.apps = apps
-        self.options = options
-        self.failure: BaseException | None = None
-        self.raises_failure = False
-        self._name = ", ".join(app.server.identity.name for app in apps.values())
         self._running = False
-        self._draining = False
-        self._entrance = Entrance(options, [app.access for app in apps.values()])
-        self._probes = Probes(options, self._readiness)
         # That of `/a/b` before that of `/a`.
         self._prefixes = sorted(apps, key=len, reverse=True)
-        self.residence: Residence | None = None
-        self.drain_seconds: float | None = None
-        self._mounted: MountedApp | None = MountedApp(self._serving, self._name)
-        for app in apps.values():
-            app.start_by(self._mounted)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not trio.lowlevel.in_trio_task():
-            await asyncio_host().serve_on_asyncio(self, scope, receive, send)
-            return
-        match scope["type"]:
-            case "http":
-                await serve_request(self, scope, receive, send)
-            case "lifespan":
-                logs_startup = not self.raises_failure
-                await serve_lifespan_events(self.lifespan(), self._name, receive, send, logs_startup=logs_startup)
-            case "websocket":
-                await serve_websocket(self, scope, receive, send)
+        self.start_by(self._mounted)
 
     def __repr__(self) -> str:
         return f"<McpApps {' '.join(endpoint for endpoint, _ in self.endpoints())}>"
@@ -145,41 +116,24 @@ class McpApps(HttpApp):
 
     # life
 
-    def lifespan(self, _app: object = None) -> AbstractAsyncContextManager[None]:
-        """Return a context manager in which the servers are served; see `McpApp.lifespan`.
-
-        Their lifespans are entered in order and left in reverse. If one of them fails, all end.
-        """
-        self._mounted = None
+    def start_by(self, mounted: MountedApp | None) -> None:
+        super().start_by(mounted)
         for app in self.apps.values():
-            app.start_by(None)
-        return served_on_both(self, self._serving)
-
-    @property
-    def is_run_by_host(self) -> bool:
-        """Whether someone else runs its lifespan."""
-        return self._mounted is None
-
-    async def stop(self) -> None:
-        """End what the first request has started."""
-        if self._mounted is not None:
-            await self._mounted.stop()
+            app.start_by(mounted)
 
     def abandon(self) -> None:
-        """Forget what ran in a Trio run that has failed."""
         self._running = False
-        if self._mounted is not None:
-            self._mounted = MountedApp(self._serving, self._name)
+        super().abandon()
         for app in self.apps.values():
             app.abandon()
-            app.start_by(self._mounted)
+        self.start_by(self._mounted)
 
     @asynccontextmanager
-    async def _serving(self) -> AsyncGenerator[None]:
+    async def serving(self) -> AsyncGenerator[None]:
         check_event_loop()
         if self._running:
             raise RuntimeError("the application is running already")
-        if self._entrance.logs:
+        if self.options.access_log:
             check_shown()
         self._draining = False
         begun: list[McpApp] = []
@@ -211,7 +165,6 @@ class McpApps(HttpApp):
                 nursery.start_soon(app.drain, seconds, clean_up)
 
     def _readiness(self) -> tuple[int, bytes]:
-        """See `Probe`."""
         if self._draining:
             return 503, b"draining" if self._running else b"stopped"
         if not self._running:
@@ -228,12 +181,6 @@ class McpApps(HttpApp):
             path.startswith(prefix) and app.may_begin_on_asyncio(path[len(prefix) :])
             for prefix, app in self.apps.items()
         )
-
-    async def respond(self, request: Request) -> Response:
-        probe = None if request.websocket is not None else self._probes.find(request)
-        if probe is not None:
-            return self._entrance.complete(request, probe)
-        return await self._entrance.respond(request, self._serve)
 
     async def _serve(self, request: Request) -> Response:
         """Let the application of a request answer it, as that is to see it.
