@@ -26,12 +26,11 @@ MAY_DECIDE = {
     "trio_mcp.protocol.codec.rewrites": "what older revisions write differently",
     "trio_mcp.session.server": "picks the kind of call that asks as the terms say",
     "trio_mcp.session.session_state": "negotiates a legacy revision",
-    "trio_mcp_transports.asgi.modern": "what is checked of a modern POST, and its HTTP statuses",
+    "trio_mcp_transports.asgi.exchange": "what is checked of a modern POST, and its HTTP statuses",
     "trio_mcp_transports.http.server.app": "the HTTP router: routes a POST by its era, by body and header",
     "trio_mcp.session.client": "encodes as the newest legacy revision until the dialect is chosen",
     "trio_mcp.relay.opening": "finds out the era of a server for a proxy, and whether the host speaks the same revision",
     "trio_mcp.relay.passing": "a proxy adds what it answers to the handshake of a session, or to each request",
-    "trio_mcp.client.probing": "the request that finds out what a server asks of a client, which is one of the modern era",
     "trio_mcp_transports.http.sessions.stateless": "the legacy revision of a request that names none",
     "trio_mcp.client.dialects": "finds out the era of a server, and what the client does in each era",
 }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from trio_mcp import configure_logging
-from trio_mcp.base.log_setup import LOG_CONTEXT, LOG_FORMATS, LOG_LEVELS, LogContext, LogFormat
+from trio_mcp.base.logs import LOG_CONTEXT, LOG_FORMATS, LOG_LEVELS, LogContext, LogFormat
 
 ESCAPE = "\x1b[31m\u202e"
 

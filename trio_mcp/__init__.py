@@ -15,10 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from .base import late as _late
-from .base.process_memory import no_collection as _no_collection
+from .base.late import no_collection as _no_collection
 
 if TYPE_CHECKING:
-    from .base.log_setup import configure_logging as configure_logging
+    from .base.logs import configure_logging as configure_logging
     from .client import (
         Change as Change,
         Client as Client,
@@ -116,7 +116,7 @@ else:
     _load, _, __all__ = _late.exports(
         __name__,
         {
-            "base.log_setup": "configure_logging",
+            "base.logs": "configure_logging",
             "client": (
                 "Change Client ClientTask ConnectKeywords ElicitRouter ResponseCache accept accept_defaults "
                 "decline dismiss"

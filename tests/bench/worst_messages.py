@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from peer import EVERYTHING, modern_meta
 
 from trio_mcp import Context, Server
-from trio_mcp.base.process_memory import THRESHOLD
+from trio_mcp.base.late import THRESHOLD
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
 from trio_mcp.runtime import Outbox

@@ -7,8 +7,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.base.shared_limits import TOOL_PLACES, TOOL_QUEUE
-from trio_mcp.runtime.fair_limiter import FairLimiter
 from trio_mcp.runtime.quota import Quota
+from trio_mcp.runtime.threads import FairLimiter
 
 SECONDS = 10.0
 

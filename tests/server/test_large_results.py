@@ -29,7 +29,7 @@ from trio_mcp import (
 from trio_mcp.protocol.uri.uris import KEPT_HERE
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.server.large_results import LEAST_MAX_RESULT, cut
-from trio_mcp.session.sizes import KEPT_RESULT_SIZE
+from trio_mcp.session.envelope import KEPT_RESULT_SIZE
 from trio_mcp.types import CallToolResult, ResourceLink, TextContent, TextResourceContents
 
 LIMIT = 4096

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, Strict
 
 from trio_mcp import Client, Server
-from trio_mcp.server.values.meant_arguments import meant_arguments
+from trio_mcp.server.values.callables import meant_arguments
 from trio_mcp.types import JsonObject, JsonValue
 
 

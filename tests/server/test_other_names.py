@@ -11,7 +11,7 @@ import pytest
 from naming import unnamed
 
 from trio_mcp import Accepted, Client, ElicitExchange, Server
-from trio_mcp.client.call_options import OF_CLIENT
+from trio_mcp.client.options import OF_CLIENT
 from trio_mcp.server import other_names
 from trio_mcp.server.context import Context
 from trio_mcp.testing import make_context

@@ -38,7 +38,7 @@ from trio_mcp.base.shared_limits import AWAITED_PAGES, LEFT_PAGES
 from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.server.options import ResumePolicy
 from trio_mcp.session.calls.url_elicitations import MAX_SESSION_PAGES, SessionPages, UrlElicitations
-from trio_mcp.session.sizes import PAGE_SIZE
+from trio_mcp.session.envelope import PAGE_SIZE
 from trio_mcp.types import ElicitRequestURLParams
 
 URL = "https://example.com/connect"

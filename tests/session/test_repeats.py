@@ -18,8 +18,8 @@ from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import CancelReason, Limits, MemoryBudget
 from trio_mcp.server import Context, Server
 from trio_mcp.session import TaskOptions, keyed_calls
+from trio_mcp.session.envelope import KEY_SIZE
 from trio_mcp.session.recovery.key_store import KEY_LIFE
-from trio_mcp.session.sizes import KEY_SIZE
 from trio_mcp.types import ToolAnnotations
 
 KEY = {IDEMPOTENCY_KEY: "k1"}

@@ -22,8 +22,8 @@ from trio_mcp.runtime import Account, CancelReason, MemoryBudget
 from trio_mcp.server import Context, Server
 from trio_mcp.session import Call, ServerSession, ServiceOptions
 from trio_mcp.session.calls.directory import CallDirectory
+from trio_mcp.session.envelope import CALL_SIZE, OUTCOME_SIZE, SUBSCRIPTION_SIZE
 from trio_mcp.session.session_state import SessionState
-from trio_mcp.session.sizes import CALL_SIZE, OUTCOME_SIZE, SUBSCRIPTION_SIZE
 
 LARGE = 200_000
 VALUES = 5_000

@@ -22,8 +22,7 @@ from trio_mcp.protocol.json_limits import DEFAULT_LIMITS
 from trio_mcp.protocol.jsonrpc import Encoded, Response
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import Envelope
-from trio_mcp.session.envelope import ANONYMOUS
-from trio_mcp.session.sizes import SESSION_SIZE
+from trio_mcp.session.envelope import ANONYMOUS, SESSION_SIZE
 from trio_mcp_transports.asgi.adapter import AsgiBody
 from trio_mcp_transports.asgi.requests import Request, read_body
 from trio_mcp_transports.asgi.responses import Binary, MessageSocket

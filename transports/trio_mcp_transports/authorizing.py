@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, cast
 import httpx2
 import trio
 
-from trio_mcp.client.probing import probe
+from trio_mcp.client.dialects import probe
 from trio_mcp.session.transport import HttpAuth, ServerCredentials
 
 from .connecting import HeadersFailed

@@ -14,7 +14,7 @@ from typing import Final, cast
 import click
 
 from ..base.checks import nearest_name
-from ..base.process_memory import no_collection
+from ..base.late import no_collection
 from .command import INTERRUPTED, SETTINGS, VARIABLES, print_error
 from .errors import Status
 

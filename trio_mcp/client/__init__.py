@@ -2,7 +2,6 @@
 
 from ..session.subscriptions import Change, ChangeKind
 from .cache import CacheStatistics, ResponseCache
-from .call_options import MAX_ROUNDS
 from .changes import Changes, OnChange
 from .client import Client
 from .elicit_router import ElicitRouter
@@ -18,7 +17,7 @@ from .handlers import (
     decline,
     dismiss,
 )
-from .options import ClientOptions, ConnectKeywords
+from .options import MAX_ROUNDS, ClientOptions, ConnectKeywords
 from .sampling import ApproveSample, OnSample
 from .task_methods import ClientTask, TaskChanges
 

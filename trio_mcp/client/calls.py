@@ -46,10 +46,9 @@ from ..types import (
     ReadResourceResult,
     TaskMetadata,
 )
-from .call_options import CallOptions, add_option_note, tool_params
 from .link import Link
 from .lists import ListedTools
-from .options import ClientOptions
+from .options import CallOptions, ClientOptions, add_option_note, tool_params
 from .requester import as_repeat, is_unknown, request_safely, send_again, timeout_error
 from .tasks.calls import TaskCalls
 from .tasks.follow import Follower

@@ -33,16 +33,22 @@ from ..types import (
     ServerCapabilities,
 )
 from ..types.notifications import LOGGING_LEVELS
-from .busy import opened_when_free
 from .cache import ResponseCache
-from .call_options import OF_CLIENT, CallKeywords, call_options, complete_params
 from .calls import Calls, CallSender
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnDisconnect, OnElicit, OnElicitUrl, OnLog, OnRoots
 from .link import Link
 from .lists import ListedTools, Lists
-from .options import PROBE_TIMEOUT, ClientOptions, TransportKeywords
-from .requester import run_with_timeout
+from .options import (
+    OF_CLIENT,
+    PROBE_TIMEOUT,
+    CallKeywords,
+    ClientOptions,
+    TransportKeywords,
+    call_options,
+    complete_params,
+)
+from .requester import opened_when_free, run_with_timeout
 from .sampling import ApproveSample, OnSample, sampling_handler
 from .target import cache_view, connectable, open_lasting_target
 from .task_methods import TaskMethods, value_reader

@@ -7,7 +7,7 @@ differs between the eras: nothing else in the client looks at a revision.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import trio
 
@@ -23,7 +23,7 @@ from ..errors import (
 )
 from ..protocol.codec import codec_for
 from ..protocol.codec.models import validated
-from ..protocol.http.headers import ParameterHeaders
+from ..protocol.http.headers import ParameterHeaders, headers_of
 from ..protocol.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from ..protocol.revisions import (
     CLIENT_CAPABILITIES,
@@ -359,3 +359,22 @@ def versions_offered_by(error: Exception) -> list[JsonValue]:
 
 def newest_version(era: Era, offered: list[JsonValue]) -> str | None:
     return next((name for name, revision in REVISIONS.items() if revision.era is era and name in offered), None)
+
+
+# The request that finds out what a server asks of a client, without a session.
+
+METHOD = "server/discover"
+
+
+class Probe(NamedTuple):
+    """A POST to the endpoint of a server. A server that asks for a login rejects it, whichever era it speaks."""
+
+    message: JsonObject
+    headers: dict[str, str]
+
+
+def probe() -> Probe:
+    """Return the request."""
+    params: JsonObject = {"_meta": {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}}
+    message: JsonObject = {"jsonrpc": "2.0", "id": 0, "method": METHOD, "params": params}
+    return Probe(message, {**headers_of(METHOD, params), "accept": "application/json, text/event-stream"})

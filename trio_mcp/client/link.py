@@ -20,12 +20,11 @@ from ..session.client import RequestOptions
 from ..session.dropped_items import DroppedMembers
 from ..session.event_loop import HOME, home_held
 from ..types import Model, RequestParams
-from .busy import WaitingSession
 from .dialects import Dialect, open_dialect
 from .handlers import Rounds
 from .notifications import NotificationRouter
 from .options import ClientOptions
-from .requester import ATTEMPTS, BACKOFF, SendRequest, ServerFacts
+from .requester import ATTEMPTS, BACKOFF, SendRequest, ServerFacts, WaitingSession
 from .session_reconnecting import LinkEvent, LinkState, Phase, SessionReopening
 
 # Splitting an exception in a system task. Trio's loop would end if it left the task.

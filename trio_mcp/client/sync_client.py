@@ -33,9 +33,8 @@ from ..types import (
     ServerCapabilities,
     Tool,
 )
-from .call_options import CallKeywords
 from .client import Client
-from .options import ConnectKeywords
+from .options import CallKeywords, ConnectKeywords
 
 T = TypeVar("T")
 

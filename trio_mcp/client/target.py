@@ -18,7 +18,7 @@ from ..base.checks import check_int, check_seconds, check_str_mapping, header_fa
 from ..session import AnyChannel, check_options, find_transport
 from ..types import ClientCapabilities
 from .cache import NO_CACHE, CacheView, ResponseCache
-from .call_options import check_other_names
+from .options import check_other_names
 from .reconnecting import reconnecting
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -19,9 +19,9 @@ from ..protocol.codec.tasks import MAX_TASK_ID
 from ..protocol.strict_json import dumps
 from ..session.event_loop import iterates_on_asyncio, works_on_asyncio
 from ..types import CallToolResult, InputRequest, JsonObject, Task
-from .call_options import MAX_ROUNDS, CallOptions, check_call_options
 from .calls import Calls
 from .lists import Listing
+from .options import MAX_ROUNDS, CallOptions, check_call_options
 from .requester import run_with_timeout
 from .tasks.calls import TaskCalls
 from .tasks.follow import Follower

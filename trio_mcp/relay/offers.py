@@ -15,8 +15,8 @@ from ..protocol.jsonrpc import Encoded, ErrorDetail, Request, RequestId, decoded
 from ..runtime import CancelReason
 from ..runtime.quota import Quota
 from ..session import ReplyTarget, ServerSession
+from ..session.envelope import CALL_SIZE
 from ..session.replies import OpenRequests
-from ..session.sizes import CALL_SIZE
 from ..types import JsonObject, JsonValue, ProgressToken
 
 SAMPLE: Final = "sampling/createMessage"

@@ -13,12 +13,11 @@ from typing import Final, TypeAlias
 import trio
 
 from ..base.logs import peer_logger
-from ..client.call_options import CallOptions
 from ..client.calls import Calls, CallSender
 from ..client.changes import Changes
 from ..client.link import Link
 from ..client.lists import ListedTools, Lists
-from ..client.options import ClientOptions
+from ..client.options import CallOptions, ClientOptions
 from ..client.tasks.calls import TaskCalls
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
 from ..protocol.jsonrpc import INTERNAL_ERROR

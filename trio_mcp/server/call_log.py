@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from ..base.groups import split_group
-from ..base.log_setup import LOG_CONTEXT, LogContext
+from ..base.logs import LOG_CONTEXT, LogContext
 from ..base.values import one_line
 from ..errors import ToolError
 from ..protocol.jsonrpc import Encoded

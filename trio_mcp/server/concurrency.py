@@ -33,8 +33,8 @@ import trio
 from ..base.shared_limits import TOOL_PLACES, TOOL_QUEUE
 from ..errors import LimitExceeded
 from ..runtime import Actor, Lane
-from ..runtime.fair_limiter import FairLimiter
 from ..runtime.quota import Quota
+from ..runtime.threads import FairLimiter
 
 
 class ToolBusy(LimitExceeded):

@@ -14,8 +14,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
 from typing import Final, cast
 
 import trio
@@ -23,7 +25,10 @@ import trio
 from ..base.checks import check_callable, signature_of
 from ..base.groups import UnwrappedErrors
 from ..base.logs import peer_logger
+from ..base.values import one_line
+from ..errors import ConfigurationError
 from ..session.event_loop import asyncio_hint
+from ..session.transport import CannotListen
 
 logger = peer_logger("trio_mcp.server")
 
@@ -104,3 +109,26 @@ async def open_lifespan(
             finally:
                 over.set()
                 scope.deadline = trio.current_time() + LIFESPAN_EXIT_SECONDS
+
+
+# Failures of the start that are the environment's: one line tells what to mend, and a traceback would bury it.
+
+
+def show_in_one_line(error: CannotListen | ConfigurationError, name: str) -> None:
+    """Have Python show this exception as one line, if nothing catches it: a port in use, or a setting that is wrong.
+
+    The exit status is 1, as for each exception that nothing catches.
+
+    Args:
+        name: of the server, for the line.
+    """
+    before = sys.excepthook
+
+    def show(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
+        if value is not error:
+            before(kind, value, traceback)
+            return
+        text = error.strerror if isinstance(error, CannotListen) else str(error)
+        sys.stderr.write(f"{name}: {one_line(text or str(error))}\n")
+
+    sys.excepthook = show

@@ -13,8 +13,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Final
 
-from ..base.late import modules_in_calls
-from ..base.process_memory import freeze, no_collection
+from ..base.late import freeze, modules_in_calls, no_collection
 from ..session.transport import OWNS_PROCESS
 
 OTHERS: Final = (

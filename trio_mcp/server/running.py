@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import trio
 
 from .. import server
-from ..base.process_memory import settle_for_server
+from ..base.late import settle_for_server
 from ..errors import ConfigurationError
 from ..protocol.sealing.request_state import KeyRing
 from ..session import (
@@ -71,7 +71,7 @@ def run_process(
     # Any other `OSError`, such as one of a lifespan, keeps its traceback.
     except (CannotListen, ConfigurationError) as error:
         if name is not None:
-            server.start_failures.show_in_one_line(error, name)
+            server.lifespan.show_in_one_line(error, name)
         raise
 
 

@@ -17,7 +17,7 @@ import trio
 from ..errors import LimitExceeded
 from ..runtime import Account, Supervisor
 from ..types import ReadResourceResult
-from .sizes import KEPT_RESULT_SIZE
+from .envelope import KEPT_RESULT_SIZE
 
 
 class KeptResult(NamedTuple):

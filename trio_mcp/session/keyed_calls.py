@@ -25,9 +25,9 @@ from .calls.failures import NO_REPLY_REASONS
 from .calls.pending_asks import PendingAsks
 from .calls.previous_run import PreviousRun
 from .calls.services import CallOffers
+from .envelope import KEY_SIZE
 from .recovery.key_store import KEY_LIFE, CallKey, Claim, other_request
 from .replies import LegOutcome, OwnTarget, ReplyTarget
-from .sizes import KEY_SIZE
 from .tasks.stored import may_see
 
 MAX_FORGETFUL: Final = 100

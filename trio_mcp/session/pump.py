@@ -10,10 +10,9 @@ import trio
 
 from ..runtime import CancelReason, Outbox
 from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
-from .envelope import Envelope
+from .envelope import SESSION_SIZE, STREAM_SIZE, Envelope
 from .middleware import make_session
 from .service import Service
-from .sizes import SESSION_SIZE, STREAM_SIZE
 
 CLEAN_UP = 2.0
 """Seconds that the clean-up of a connection's calls, and the writing of their last messages, may take."""

@@ -34,9 +34,8 @@ from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
 from .calls.services import CallOffers, CallServices
 from .channel import MessageChannel
-from .envelope import ANONYMOUS, Caller, Envelope, MessageMiddleware, Peer, sent_size
+from .envelope import ANONYMOUS, QUEUE_SIZE, Caller, Envelope, MessageMiddleware, Peer, sent_size
 from .options import ServiceOptions
-from .sizes import QUEUE_SIZE
 from .subscriptions import Follower, Subscriptions
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from .calls.asks_requests import CallByRequests
 from .calls.call import Body, Plan
 from .calls.facts import Asking, RequestFacts, SessionFacts
 from .calls.pending_asks import PendingAsks
-from .envelope import Caller, Envelope
+from .envelope import SUBSCRIPTION_SIZE, Caller, Envelope
 from .replies import OwnTarget
 from .service import Service
-from .sizes import SUBSCRIPTION_SIZE
 from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber
 
 if TYPE_CHECKING:

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from .base import JsonObject as JsonObject, JsonValue as JsonValue, Model as Model
     from .capabilities import (
         ClientCapabilities as ClientCapabilities,
+        DiscoverResult as DiscoverResult,
         ElicitationCapability as ElicitationCapability,
+        Implementation as Implementation,
+        InitializeRequestParams as InitializeRequestParams,
+        InitializeResult as InitializeResult,
         PromptsCapability as PromptsCapability,
         ResourcesCapability as ResourcesCapability,
         RootsCapability as RootsCapability,
@@ -71,12 +75,6 @@ if TYPE_CHECKING:
         UntitledItems as UntitledItems,
         UntitledMultiSelectEnumSchema as UntitledMultiSelectEnumSchema,
         UntitledSingleSelectEnumSchema as UntitledSingleSelectEnumSchema,
-    )
-    from .lifecycle import (
-        DiscoverResult as DiscoverResult,
-        Implementation as Implementation,
-        InitializeRequestParams as InitializeRequestParams,
-        InitializeResult as InitializeResult,
     )
     from .logging import (
         LoggingMessageNotificationParams as LoggingMessageNotificationParams,
@@ -175,8 +173,9 @@ else:
         {
             "base": "JsonObject JsonValue Model",
             "capabilities": (
-                "ClientCapabilities ElicitationCapability PromptsCapability ResourcesCapability RootsCapability "
-                "SamplingCapability ServerCapabilities ToolsCapability declares"
+                "ClientCapabilities DiscoverResult ElicitationCapability Implementation InitializeRequestParams "
+                "InitializeResult PromptsCapability ResourcesCapability RootsCapability SamplingCapability "
+                "ServerCapabilities ToolsCapability declares"
             ),
             "completion": (
                 "CompleteRequestParams CompleteResult Completion CompletionArgument CompletionContext "
@@ -194,7 +193,6 @@ else:
                 "TitledMultiSelectEnumSchema TitledSingleSelectEnumSchema UntitledItems "
                 "UntitledMultiSelectEnumSchema UntitledSingleSelectEnumSchema"
             ),
-            "lifecycle": "DiscoverResult Implementation InitializeRequestParams InitializeResult",
             "logging": "LoggingMessageNotificationParams SetLevelRequestParams",
             "messages": (
                 "CacheScope CacheableResult Cursor EmptyResult InputResponseRequestParams InputResponses "

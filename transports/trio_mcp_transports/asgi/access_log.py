@@ -12,7 +12,7 @@ import secrets
 import time
 from typing import Final
 
-from trio_mcp.base.log_setup import LOG_CONTEXT, LogContext
+from trio_mcp.base.logs import LOG_CONTEXT, LogContext
 from trio_mcp.base.values import JsonValue, one_line
 
 from .access import Headers

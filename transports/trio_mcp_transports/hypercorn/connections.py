@@ -20,7 +20,7 @@ from trio_mcp.base.shared_limits import CONNECTIONS
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Account
 from trio_mcp.runtime.quota import Quota
-from trio_mcp.session.sizes import CONNECTION_SIZE
+from trio_mcp.session.envelope import CONNECTION_SIZE
 
 from ..asgi.responses import HttpApp
 from .config import ConnectionLimits, limits_of

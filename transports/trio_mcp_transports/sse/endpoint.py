@@ -22,7 +22,7 @@ from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
 from trio_mcp.runtime import Account, CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, Service, make_session
-from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
+from trio_mcp.session.envelope import SESSION_SIZE, STREAM_SIZE
 
 from ..asgi.access import HttpRejection, check_content, check_stream
 from ..asgi.exchange import LEGACY_STATUS, Exchange

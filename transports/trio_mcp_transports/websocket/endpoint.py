@@ -19,8 +19,7 @@ from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, received, serve_channel
-from trio_mcp.session.envelope import sent_size
-from trio_mcp.session.sizes import SESSION_SIZE
+from trio_mcp.session.envelope import SESSION_SIZE, sent_size
 
 from ..asgi.requests import AuthorizedRequest, Expiry, check_room
 from ..asgi.responses import Binary, MessageSocket, Upgrade

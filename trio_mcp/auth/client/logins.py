@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ...client.probing import probe
+from ...client.dialects import probe
 from ...errors import AuthorizationError
 from ..addresses import Reach, is_loopback
 from ..fetching import fetch

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from ...base.masking import MASK, masked, masked_url
+from ...base.values import MASK, masked, masked_url
 from ...mcp_json import CommandServer, HostServer
 from ..command import command
 from ..errors import CommandError, Status

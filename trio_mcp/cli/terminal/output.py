@@ -90,7 +90,7 @@ def set_up_logging(*, debug: bool, level: str | None, format: str | None) -> Non
         return
     shown = level or ("debug" if debug else "info")
     # Most servers are started without, and a host waits for them.
-    import_module("...base.log_setup", __package__).configure_logging(shown, format or "text")
+    import_module("...base.logs", __package__).configure_logging(shown, format or "text")
 
 
 class NoteHandler(logging.Handler):

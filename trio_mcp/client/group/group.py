@@ -26,10 +26,9 @@ from ...types import (
     ReadResourceResult,
     Reference,
 )
-from ..call_options import CallKeywords, call_options
 from ..changes import Changes, OnChange, subscription_filter
 from ..client import Client
-from ..options import ConnectKeywords
+from ..options import CallKeywords, ConnectKeywords, call_options
 from ..requester import run_with_timeout
 from .changes import GroupListeners, GroupTasks
 from .lists import GroupListing, GroupLists

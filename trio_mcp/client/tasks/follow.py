@@ -35,9 +35,9 @@ from ...types import (
     TaskRequestParams,
     UpdateTaskRequestParams,
 )
-from ..call_options import add_option_note
 from ..known_task import KnownTask
 from ..link import Link
+from ..options import add_option_note
 from .watch import SessionWatch, StreamWatch, TaskWatch, ask_state, read_payload, request_again
 
 # One follower for each handle, or for each call that the server answered with a task:

@@ -27,7 +27,7 @@ from typing_extensions import is_typeddict
 from ...protocol.schema.references import dereference
 from ...types import JsonObject, JsonValue, RequestedSchema
 from ...types.base import fail_fast_validator
-from ..values.meant_arguments import meant_arguments
+from ..values.callables import meant_arguments
 from ..values.schema_checks import MAX_PROBLEMS, error_summary
 from ..values.schemas import ReferenceSafeSchema
 from ..values.signature import described, unknown_pattern

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         prompts as prompts,
         request as request,
         structured as structured,
-        tools as tools,
     )
     from .answers import (
         SampleAttempt as SampleAttempt,
@@ -30,21 +29,22 @@ if TYPE_CHECKING:
         ToolLoopResult as ToolLoopResult,
     )
     from .looper import ToolLooper as ToolLooper
-    from .prompts import Prompt as Prompt, PromptPart as PromptPart
+    from .prompts import (
+        FunctionTool as FunctionTool,
+        OfferedTool as OfferedTool,
+        Prompt as Prompt,
+        PromptPart as PromptPart,
+        ToolChoiceMode as ToolChoiceMode,
+        function_tool as function_tool,
+        tool_model as tool_model,
+        tool_models as tool_models,
+    )
     from .request import (
         IncludeContext as IncludeContext,
         SampleOptions as SampleOptions,
         SamplingPreference as SamplingPreference,
     )
     from .sampler import Sampler as Sampler
-    from .tools import (
-        FunctionTool as FunctionTool,
-        OfferedTool as OfferedTool,
-        ToolChoiceMode as ToolChoiceMode,
-        function_tool as function_tool,
-        tool_model as tool_model,
-        tool_models as tool_models,
-    )
 else:
     __getattr__, __dir__, __all__ = late.exports(
         __name__,
@@ -54,11 +54,10 @@ else:
             "loop": "",
             "loop_tools": "BreakToolLoop ClientTools LoopTool ToolClient ToolLoopResult",
             "looper": "ToolLooper",
-            "prompts": "Prompt PromptPart",
+            "prompts": "FunctionTool OfferedTool Prompt PromptPart ToolChoiceMode function_tool tool_model tool_models",
             "request": "IncludeContext SampleOptions SamplingPreference",
             "sampler": "Sampler",
             "structured": "",
-            "tools": "FunctionTool OfferedTool ToolChoiceMode function_tool tool_model tool_models",
         },
-        in_calls="attempts loop looper sampler structured tools",
+        in_calls="attempts loop looper sampler structured prompts",
     )

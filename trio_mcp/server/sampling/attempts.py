@@ -9,10 +9,9 @@ from ...sampling import SamplingProvider
 from ...session import Call
 from ...types import CreateMessageRequestParams, CreateMessageResult, TextContent, Tool, ToolChoice
 from .answers import SampleAttempt, Structured, attempt_text, malformed_answer, tool_uses_of
-from .prompts import with_texts
+from .prompts import tool_names, with_texts
 from .request import invalid_answer, provider_for, takes_tools
 from .structured import AnswerForm, structured_answer
-from .tools import tool_names
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

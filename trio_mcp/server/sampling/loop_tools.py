@@ -48,7 +48,7 @@ from ...types import (
 from ..branching import BranchTerms
 from ..nested import NestedBody, route_nested, run_in_lane
 from ..tool_options import check_tool_name
-from .tools import OfferedTool
+from .prompts import OfferedTool
 
 # What a tool loop returns, and how a tool ends one.
 

@@ -77,7 +77,7 @@ class ToolLooper(Sampler):
         sampling.loop_tools.check_loop_tools(tools)
         check_int("max_iterations", max_iterations, least=1)
         if tool_choice is not None:
-            check_choice("tool_choice", tool_choice, get_args(sampling.tools.ToolChoiceMode))
+            check_choice("tool_choice", tool_choice, get_args(sampling.prompts.ToolChoiceMode))
         if (given := options.get("messages")) is not None:
             options = {**options, "messages": tuple(given)}
         parts = None if prompt is None else sampling.prompts.prompt_parts(cast("sampling.Prompt", prompt))

@@ -31,7 +31,7 @@ from ...types import (
 )
 from ...types.capabilities import lacks
 from ..options import AskTimeout, check_timeout
-from .tools import OfferedTool, ToolChoiceMode, tool_models
+from .prompts import OfferedTool, ToolChoiceMode, tool_models
 
 IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]
 """Which servers' context the client adds to the request."""

@@ -6,9 +6,12 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, SimpleNamespace
-from typing import Any, cast, get_type_hints
+from typing import Any, Final, cast, get_type_hints
 
 from ...base.checks import annotation_text, written_annotations
+from ...errors import RemoteProtocolError
+from ...protocol.strict_json import loads
+from ...types import JsonObject, JsonValue
 
 NOT_RESOLVED = (
     "import or define it at the top level of the module: a name that is local to a function, or imported only under "
@@ -95,3 +98,62 @@ def unresolved_annotation(function: Callable[..., object], error: Exception) -> 
         except (NameError, AttributeError, TypeError, SyntaxError) as cause:
             return f"the annotation of {name!r} is {annotation_text(called, name):.80}, but {cause}; {NOT_RESOLVED}"
     return f"an annotation cannot be resolved: {error}; {NOT_RESOLVED}"
+
+
+# Arguments that a model or a language wrote in another way than the schema has them, and that have one meaning only.
+
+MAX_REFERENCES: Final = 8
+"""How many schemas in one another are searched for one that takes a string."""
+
+
+def meant_arguments(arguments: JsonObject, schema: JsonObject) -> JsonObject:
+    """Return arguments as they are meant; the same object if all of them are written as the schema has them."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return arguments
+    meant = {
+        name: found
+        for name, value in arguments.items()
+        if isinstance(value, str | float) and (found := _meant(value, properties.get(name), schema)) is not value
+    }
+    return {**arguments, **meant} if meant else arguments
+
+
+def _meant(value: str | float, schema: JsonValue, root: JsonObject) -> JsonValue:
+    if not isinstance(schema, dict):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and schema.get("type") == "integer" else value
+    if value.lstrip()[:1] not in ("[", "{") or admits_string(schema, root):
+        return value
+    try:
+        parsed = loads(value.encode())
+    except RemoteProtocolError:
+        return value
+    return parsed if isinstance(parsed, list | dict) else value
+
+
+def admits_string(schema: JsonValue, root: JsonObject, depth: int = MAX_REFERENCES) -> bool:
+    """Return whether a string may be valid; True if that cannot be told.
+
+    Args:
+        root: has the `$defs` that references lead to.
+    """
+    if not isinstance(schema, dict) or depth == 0:
+        return schema is not False
+    kinds = schema.get("type", "string")
+    if "string" not in (kinds if isinstance(kinds, list) else [kinds]):
+        return False
+    if "const" in schema:
+        return isinstance(schema["const"], str)
+    if isinstance(choices := schema.get("enum"), list):
+        return any(isinstance(each, str) for each in choices)
+    if isinstance(reference := schema.get("$ref"), str):
+        definitions = root.get("$defs")
+        target = definitions.get(reference.removeprefix("#/$defs/"), True) if isinstance(definitions, dict) else True
+        return admits_string(target, root, depth - 1)
+    for keyword, decide in (("anyOf", any), ("oneOf", any), ("allOf", all)):
+        options = schema.get(keyword)
+        if isinstance(options, list) and not decide(admits_string(each, root, depth - 1) for each in options):
+            return False
+    return True

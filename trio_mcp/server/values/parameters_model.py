@@ -15,7 +15,7 @@ from ... import server
 from ...base.checks import signature_of
 from ...types import JsonObject
 from ...types.base import fail_fast_validator
-from .meant_arguments import meant_arguments
+from .callables import meant_arguments
 from .schema_checks import MAX_PROBLEMS, error_path, error_summary
 from .schemas import PlainSchema, UnknownReference, inlined
 from .signature import Arguments, unknown_pattern

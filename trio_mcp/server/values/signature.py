@@ -27,8 +27,7 @@ from ...protocol.schema.json_schema import Schema
 from ...types import JsonObject
 from ...types.base import fail_fast_schema, validator_of
 from ..unawaited import Reporter
-from .callables import bound_names, callable_name, is_async, type_hints
-from .meant_arguments import meant_arguments
+from .callables import bound_names, callable_name, is_async, meant_arguments, type_hints
 from .provide import provide_of
 from .schema_checks import MAX_PROBLEMS, checked, error_summary
 from .schemas import PlainSchema, UnknownReference, inlined, unencodable

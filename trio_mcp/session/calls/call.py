@@ -57,8 +57,8 @@ from ...storage import StoreError
 from ...types import JsonValue, LoggingLevel, Model, ProgressNotificationParams
 from ...types.notifications import HEARTBEAT
 from .. import calls
+from ..envelope import CALL_SIZE, HEADER_SIZE
 from ..replies import LegOutcome, OutcomeKeeper, ReplyTarget
-from ..sizes import CALL_SIZE, HEADER_SIZE
 from .facts import IS_REPLAYED, ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
 from .failures import (
     CANCEL_ERRORS,

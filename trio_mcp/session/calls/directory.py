@@ -19,7 +19,7 @@ from ...errors import LimitExceeded, McpError, RequestTimeout
 from ...runtime import MemoryBudget
 from ...runtime.oldest_first import Kept, OldestFirst
 from ...runtime.quota import Quota
-from ..sizes import OUTCOME_SIZE
+from ..envelope import OUTCOME_SIZE
 
 # Where a call is, by its name:
 #

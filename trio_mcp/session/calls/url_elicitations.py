@@ -25,7 +25,7 @@ from ...base.shared_limits import AWAITED_PAGES, LEFT_PAGES
 from ...runtime import Account
 from ...runtime.oldest_first import Kept, OldestFirst
 from ...runtime.quota import Quota
-from ..sizes import PAGE_SIZE
+from ..envelope import PAGE_SIZE
 
 MAX_SESSION_PAGES: Final = 100
 """Elicitations of one session that nothing waits for; the oldest is forgotten first."""

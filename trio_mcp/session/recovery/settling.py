@@ -17,7 +17,7 @@ from ...base.shared_limits import UNSETTLED
 from ...runtime import MemoryBudget, Supervisor
 from ...runtime.quota import Quota
 from ...storage import Change, Put, Record, Store, StoreConflict, StoreFull, UnreadableRecord
-from ..sizes import UNSETTLED_SIZE
+from ..envelope import UNSETTLED_SIZE
 
 AT_ONCE: Final = 16
 """How many of them are written at a time: a store that is slow must not get more slow by it."""

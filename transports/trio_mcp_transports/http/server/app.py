@@ -33,7 +33,7 @@ from ...asgi.access import Access, HttpRejection, PostChecks, check_access, chec
 from ...asgi.access_log import check_shown
 from ...asgi.authentication import Authentication, no_authentication
 from ...asgi.cors import is_preflight
-from ...asgi.modern import process_modern
+from ...asgi.exchange import process_modern
 from ...asgi.requests import AuthorizedRequest, Request
 from ...asgi.responses import KnownResponse, Response, rejection_of
 from ...hypercorn.worker import install

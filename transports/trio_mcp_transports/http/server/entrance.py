@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trio_mcp.base.log_setup import LOG_CONTEXT, LogContext
+from trio_mcp.base.logs import LOG_CONTEXT, LogContext
 from trio_mcp.errors import ProtocolError, RemoteProtocolError
 from trio_mcp.http import HttpLimits, HttpOptions
 from trio_mcp.protocol.json_limits import JsonLimits, measure

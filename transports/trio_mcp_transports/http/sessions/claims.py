@@ -15,8 +15,8 @@ from trio_mcp.protocol.revisions import PROGRESS_TOKEN
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import Peer, ServerSession, make_session
 from trio_mcp.session.calls.previous_run import PreviousRun
+from trio_mcp.session.envelope import SESSION_SIZE
 from trio_mcp.session.kept_requests import LeftCall, resume_requests
-from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.types import ProgressToken
 
 from ...asgi.access import HttpRejection

@@ -21,9 +21,9 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import Account, CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service, make_session
+from trio_mcp.session.envelope import SESSION_SIZE, STREAM_SIZE
 from trio_mcp.session.event_loop import move_to_trio
 from trio_mcp.session.kept_requests import CALL_SECONDS
-from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 from trio_mcp.stores.adapters import StoredEvents

@@ -14,7 +14,7 @@ from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import ServerSession
-from trio_mcp.session.sizes import SESSION_SIZE
+from trio_mcp.session.envelope import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import HttpRejection

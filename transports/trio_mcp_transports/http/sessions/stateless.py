@@ -14,7 +14,7 @@ from trio_mcp.protocol.http.headers import VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, Request, dump, error_response
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession, make_session
-from trio_mcp.session.sizes import SESSION_SIZE
+from trio_mcp.session.envelope import SESSION_SIZE
 
 from ...asgi.exchange import LEGACY_STATUS, Exchange, rejected
 from ...asgi.responses import KnownResponse, Response
