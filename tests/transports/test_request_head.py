@@ -289,8 +289,8 @@ class Unwired:
     async def receive(self) -> bytes:
         return self._pieces.pop(0) if self._pieces else b""
 
-    def write_or_start(self, _pieces: object, on_written: Callable[[], None]) -> None:
-        on_written()
+    def write_or_start(self, _pieces: object, _on_written: Callable[[], None]) -> bool:
+        return True
 
     async def write(self, _data: bytes) -> None: ...
 

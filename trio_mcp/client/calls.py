@@ -81,8 +81,8 @@ class CallSender:
             OutcomeUnknown: the response to a `tools/call` is lost, and the tool may or may not have run.
             Unreachable: there is no connection, and the server did nothing for the call.
         """
-        # Before it is sent: a session that is opened again may be one with another process.
-        instance = self._link.facts.instance
+        # Before it is sent: a session that is opened again may be one with another process. Only a first request is sent there.
+        instance = self._link.facts.instance if params.request_state is None else None
         try:
             return await self._send_once(method, params, options)
         except SessionLost:
@@ -193,9 +193,12 @@ class Calls:
         Args:
             as_task: ask for a task, where the client does that.
         """
-        params = tool_params(name, arguments, options, self._link.facts.instance)
+        facts, asked = self._link.facts, None
+        params = tool_params(name, arguments, options, facts.instance)
         with trio.move_on_after(options.timeout):
-            asked = await self._tasks.metadata(name, None, wanted=as_task)
+            # Without an own wish, only a tool that runs in no other way gets a task.
+            if as_task or facts.capabilities.tasks is not None:
+                asked = await self._tasks.metadata(name, None, wanted=as_task)
             if asked is None:
                 result = await self._untracked(params, options)
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -97,18 +98,16 @@ class PiecesTooSmall(Exception):
     """A body comes in over `MANY_PIECES` pieces of under `MEAN_PIECE` bytes on average: too many to read all of it."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PiecesInTurns:
     """Yields pieces as they come, and lets other tasks run after every hundred: those that have come already are read at once.
 
     A cancel loses no piece.
     """
 
-    __slots__ = ("_count", "_pieces", "_size")
-
-    def __init__(self, pieces: AsyncIterator[bytes]) -> None:
-        self._pieces = pieces
-        self._count = 0
-        self._size = 0
+    _pieces: AsyncIterator[bytes]
+    _count: int = 0
+    _size: int = 0
 
     async def read(self, limit: float = math.inf, keep: Callable[[int], None] = lambda _size: None) -> bytes:
         """Return all that is left, joined.

@@ -170,8 +170,14 @@ class Outbox(Generic[T]):
     def release(self) -> None:
         """Close it and its account, as leaving its block does."""
         self.close()
-        if self.account is not None:
-            self.account.close()
+        account = self.account
+        if account is None:
+            return
+        if account.drawn:
+            account.close()
+        else:
+            # As in `close`; hardly any outbox has drawn something.
+            account.closed = True
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"

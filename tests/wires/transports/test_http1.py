@@ -832,9 +832,9 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     found: list[bytes] = []
     write = Writer.write_or_start
 
-    def noting(writer: Writer, pieces: Sequence[bytes], on_written: Any) -> None:
+    def noting(writer: Writer, pieces: Sequence[bytes], on_written: Any) -> bool:
         found.append(b"".join(pieces))
-        write(writer, pieces, on_written)
+        return write(writer, pieces, on_written)
 
     monkeypatch.setattr(Writer, "write_or_start", noting)
     return found

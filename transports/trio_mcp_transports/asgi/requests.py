@@ -71,6 +71,7 @@ class Request:
         client: the address and the port of the client; None if it has none.
         connection: tells its connection from others: an object under our own server, else the client's address. For a request
             that came through a trusted proxy it is the address of the client that this names.
+        origin: of the web page that sent it; None if none did.
         websocket: the subprotocols that the client of a WebSocket offers; None for any other request.
         watch: see `Watch`.
         record: in the access log; None without one, and for probes.
@@ -83,6 +84,7 @@ class Request:
         "client",
         "connection",
         "method",
+        "origin",
         "path",
         "query",
         "record",
@@ -121,6 +123,7 @@ class Request:
         self.record: AccessRecord | None = None
         self._headers = headers
         self._lines = lines
+        self.origin = self.header("origin")
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from trio_mcp.errors import ProtocolError
@@ -38,6 +39,7 @@ class Response:
             self.headers = [*self.headers, *headers]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class KnownResponse(Response):
     """A whole response.
 
@@ -45,15 +47,10 @@ class KnownResponse(Response):
         content_type: of the body, if there is one; None if `headers` have it.
     """
 
-    __slots__ = ("body", "content_type", "status")
-
-    def __init__(
-        self, status: int, body: bytes = b"", headers: Headers = (), content_type: bytes | None = JSON
-    ) -> None:
-        self.headers = headers
-        self.status = status
-        self.body = body
-        self.content_type = content_type
+    status: int
+    body: bytes = b""
+    headers: Headers = ()
+    content_type: bytes | None = JSON
 
     @property
     def has_no_body(self) -> bool:

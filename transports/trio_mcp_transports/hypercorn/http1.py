@@ -343,7 +343,9 @@ class Http1:
         websocket = WebSocketExchange(self, self._owner.receive, upgrade.serve, record)
         self.websocket, self._exchange = websocket, None
         self.paused = False
-        self.writer.write_or_start((head_bytes(101, headers, self._own_head()) + b"\r\n",), websocket.start_pings)
+        head = head_bytes(101, headers, self._own_head()) + b"\r\n"
+        if self.writer.write_or_start((head,), websocket.start_pings):
+            websocket.start_pings()
 
     # To the client
 
@@ -377,7 +379,8 @@ class Http1:
         self.lose()
         self.paused = self.peer_still_sending = True
         refusal = whole_response(KnownResponse(status, headers=[CLOSE]), self._own_head(), closes=True)
-        self.writer.write_or_start(refusal, self._owner.end)
+        if self.writer.write_or_start(refusal, self._owner.end):
+            self._owner.end()
 
     async def receive_more(self) -> bytes:
         """Receive bytes for the application, which awaits the body of its request; b"" at the end of the connection."""

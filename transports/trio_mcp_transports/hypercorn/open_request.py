@@ -18,7 +18,7 @@ more, nothing is taken from the outbox, which then slows the call down.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from math import inf
 from typing import Final, Protocol
@@ -183,7 +183,11 @@ class OpenRequest:
         """Answer 500, and close."""
         if self.note is not None:
             self.note.status = 500
-        self._owner.writer.write_or_start((RESPONSE_500,), partial(self._end, closes=True))
+        self._write_pieces((RESPONSE_500,), partial(self._end, closes=True))
+
+    def _write_pieces(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> None:
+        if self._owner.writer.write_or_start(pieces, on_written):
+            on_written()
 
     async def _end_when_expired(self, response: OpenResponse, expiry: Expiry, scope: trio.CancelScope) -> None:
         with scope:
@@ -253,7 +257,7 @@ class OpenRequest:
             return
         if self.note is not None:
             self.note.status, self.note.headers, self.note.size = known.status, known.head, len(known.body)
-        owner.writer.write_or_start(pieces, partial(self._end_known, response, closes=closes))
+        self._write_pieces(pieces, partial(self._end_known, response, closes=closes))
 
     def _end_known(self, response: OpenResponse | None, *, closes: bool) -> None:
         try:
@@ -325,7 +329,7 @@ class OpenRequest:
             self.note.size += len(part.body)
         self._is_writing = True
         pieces = self._stream.framed(part.body, is_last=part.is_last)
-        owner.writer.write_or_start(pieces, partial(self._end_part, response, self._stream, is_last=part.is_last))
+        self._write_pieces(pieces, partial(self._end_part, response, self._stream, is_last=part.is_last))
 
     def _end_part(self, response: OpenResponse, stream: StreamWriter, *, is_last: bool) -> None:
         self._is_writing = False

@@ -112,20 +112,19 @@ class Writer:
             self._nursery.start_soon(self.write, b"")
         return True
 
-    def write_or_start(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> None:
-        """Write all pieces in order, and call `on_written`: at once if the kernel takes them, else in a task."""
+    def write_or_start(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> bool:
+        """Write all pieces in order. Return True if the kernel took them at once; else a task does it, and calls `on_written`."""
         if self._plain is None:
             self._hand_on(pieces, on_written)
-            return
+            return False
         if len(pieces) > 1:
             self._nursery.start_soon(self._write_rest, pieces, on_written)
-            return
+            return False
         (data,) = pieces
         left = b"" if self.is_over else data if self._unsent else self._offer(data)
         if left:
             self._nursery.start_soon(self._write_rest, (left,), on_written)
-        else:
-            on_written()
+        return not left
 
     def _hand_on(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> None:
         """Let the task write that a connection has for TLS: one for each response would cost as much as its encryption."""

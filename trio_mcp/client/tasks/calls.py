@@ -60,9 +60,6 @@ class TaskCalls:
         Raises:
             CapabilityError: the program wants a task, and the server has none, or the tool is none.
         """
-        capabilities = self._link.facts.capabilities
-        if not wanted and capabilities.tasks is None:
-            return None
         style = self._style
         if wanted:
             self._check_offered(name, style)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple, Never, TypeAlias, cast, overload
 
@@ -33,6 +34,7 @@ MAX_ATTEMPTS: Final = 100
 """How often one call of `ctx.elicit` may ask: a form that no answer fits must not ask a user endlessly."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Elicitation:
     """Asks the user: `await ctx.elicit(message, schema)`, `ctx.elicit.strict(...)`, `ctx.elicit.with_retry(...)`.
 
@@ -58,12 +60,9 @@ class Elicitation:
     the question.
     """
 
-    __slots__ = ("_call", "_lane", "_terms")
-
-    def __init__(self, call: Call, lane: Lane, terms: BranchTerms) -> None:
-        self._call = call
-        self._lane = lane
-        self._terms = terms
+    _call: Call
+    _lane: Lane
+    _terms: BranchTerms
 
     @overload
     async def __call__(  # type: ignore[overload-overlap]

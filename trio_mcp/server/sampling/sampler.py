@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar, Unpack, cast, overload
 
 from ... import types
@@ -32,17 +33,14 @@ MAX_RETRIES: Final = 99
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Sampler(Reporter):
     """The methods of `Context` that ask a model, and the conversation with it."""
 
-    __slots__ = ("_lane", "_messages", "_terms")
-
-    def __init__(self, call: Call, lane: Lane, terms: BranchTerms = BODY, messages: Messages = ()) -> None:
-        # As the base does: every call comes through here.
-        self._call = call
-        self._lane = lane
-        self._terms = terms
-        self._messages = messages
+    _call: Call
+    _lane: Lane
+    _terms: BranchTerms = BODY
+    _messages: Messages = ()
 
     @overload
     async def sample(

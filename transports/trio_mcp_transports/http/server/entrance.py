@@ -166,7 +166,7 @@ class ServedApp(HttpApp):
     def _headers(self, request: Request, response: Response) -> Headers:
         """Return the headers that are added to every response, streams and refusals included."""
         headers = request.record.headers if self._logs and request.record is not None else ()
-        origin = request.header("origin")
+        origin = request.origin
         if origin is None and request.method != "GET":
             return headers
         # Scripts do not see the response to the handshake of a WebSocket.
