@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trio_mcp.cli.commands.inspect import estimate, tokens_of
-from trio_mcp.cli.diagnosis.findings import MAX_TEXT, Finding, find_problems, of_costs
+from trio_mcp.cli.diagnosis import MAX_TEXT, Finding, find_problems, of_costs
 from trio_mcp.types import JsonObject, Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
 
 

@@ -18,7 +18,7 @@ from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, RELATED_TASK
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay.bindings import audience_of
 from trio_mcp.relay.rounds import MAX_SEALED
-from trio_mcp.relay.upstream_access import words_of
+from trio_mcp.relay.upstream import words_of
 from trio_mcp_transports.http import asgi_app
 
 ERAS = ("legacy", "modern")

@@ -17,7 +17,7 @@ from trio_mcp import Client, HttpOptions, Server, proxy
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.http.open_access import Behind
 from trio_mcp.relay import Backfill, Proxy, RelayServer
-from trio_mcp.relay.upstream_access import checked_command
+from trio_mcp.relay.upstream import checked_command
 from trio_mcp.session import SharedServer
 from trio_mcp_transports.http import asgi_app
 

@@ -15,8 +15,7 @@ import trio
 from trio_mcp.base.groups import cause_chain
 from trio_mcp.base.values import one_line, shown_url
 from trio_mcp.errors import RemoteProtocolError, RequestRejected, ServerBusy
-from trio_mcp.protocol.http.headers import SESSION_HEADER
-from trio_mcp.protocol.http.retry_after import seconds_to_wait
+from trio_mcp.protocol.http.headers import SESSION_HEADER, seconds_to_wait
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.protocol.jsonrpc import (
     METHOD_NOT_FOUND,

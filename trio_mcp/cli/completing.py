@@ -9,8 +9,8 @@ import click
 
 from ..client import Client
 from ..types import PromptReference, ResourceTemplateReference
+from .arguments import Pair
 from .errors import Status
-from .parameters import Pair
 from .terminal.output import note, show_json, show_lines
 
 complete_option: Final = click.option(

@@ -18,8 +18,19 @@ from ..server.tool_options import ToolKeywords
 from ..types import JsonObject
 from .calls import CredentialSource, OperationCaller
 from .documents import DocumentSource, load_document, parse_document
-from .names import LeftOutOperation, OpenApiReport, Rename, Selector, TakenOperation, selected, tool_names
-from .offers import add_resource, add_tool, resource_uri, tool_options
+from .names import (
+    LeftOutOperation,
+    OpenApiReport,
+    Rename,
+    Selector,
+    TakenOperation,
+    add_resource,
+    add_tool,
+    resource_uri,
+    selected,
+    tool_names,
+    tool_options,
+)
 from .operations import Operation, OperationPlan, OperationReader, RawOperation, raw_operations
 from .parts import OpenApiError, References, UnsupportedOperation
 from .reading import read_beside

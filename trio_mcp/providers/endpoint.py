@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from ..base.checks import check_str, mistake
 from ..errors import ProviderError, ProviderErrorKind, RemoteProtocolError
-from ..protocol.http.retry_after import seconds_to_wait
+from ..protocol.http.headers import seconds_to_wait
 from ..protocol.strict_json import loads
 from ..types import JsonObject, JsonValue
 

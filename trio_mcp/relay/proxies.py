@@ -39,7 +39,7 @@ from .answers import Backfill
 from .host_links import Followed
 from .mirroring import Following, Mirror
 from .server import MAX_SESSIONS, RelayServer
-from .upstream_access import behind_target, words_of
+from .upstream import behind_target, words_of
 
 logger = peer_logger("trio_mcp.relay")
 

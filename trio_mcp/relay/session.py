@@ -55,13 +55,12 @@ from ..session import (
 )
 from ..types import JsonObject
 from .answers import Answers
-from .bindings import Bindings
+from .bindings import Bindings, PrincipalSessions
 from .carrying import end_with, read_server, write_server
 from .lasting_session import LastingSession
 from .offers import CountedRequests, HandedOver, HostRequest
 from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, declared_in, terms_problem
 from .passing import CANCELLED, Passage
-from .principal_sessions import PrincipalSessions
 from .streams import carried_size
 from .translating import Translation, open_translation
 from .upstream import Upstream

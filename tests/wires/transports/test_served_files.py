@@ -30,7 +30,7 @@ from serving import IMPORTS, SOON, START, child, served
 
 from trio_mcp import Client, Disconnected, HttpOptions, Server
 from trio_mcp.base import logs
-from trio_mcp.cli import parameters
+from trio_mcp.cli import arguments
 
 HERE = Path(__file__).parent
 FILE = HERE / "signed_app.py"
@@ -238,7 +238,7 @@ def test_the_command_tells_of_a_missing_certificate_in_one_line(tmp_path: Path) 
 
 
 def test_the_command_line_has_the_values_that_logging_has() -> None:
-    assert (parameters.LOG_LEVELS, parameters.LOG_FORMATS) == (logs.LOG_LEVELS, logs.LOG_FORMATS)
+    assert (arguments.LOG_LEVELS, arguments.LOG_FORMATS) == (logs.LOG_LEVELS, logs.LOG_FORMATS)
 
 
 async def test_a_websocket_is_one_record_of_the_access_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -22,7 +22,7 @@ from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 from trio_mcp.base.logs import peer_logger
 from trio_mcp.base.values import shown_url
 from trio_mcp.errors import Disconnected, ServerBusy
-from trio_mcp.protocol.http.retry_after import seconds_to_wait
+from trio_mcp.protocol.http.headers import seconds_to_wait
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, dump, parse
 from trio_mcp.session import Envelope, MessageChannel, Received

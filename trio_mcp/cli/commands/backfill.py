@@ -15,13 +15,13 @@ import click
 from ...errors import AuthorizationError, McpError
 from ...relay import Backfill, OnForm, RelayServer
 from ...relay.server import MAX_SESSIONS
-from ...relay.upstream_access import behind_target, words_of
+from ...relay.upstream import behind_target, words_of
 from ...sampling import SamplingProvider
 from ...server.running import run_process, serve_over
+from ..arguments import WholeNumber, header_option
 from ..command import command
 from ..connecting import started
 from ..errors import CommandError, Status, status_of
-from ..parameters import WholeNumber, header_option
 from ..targets.passing import check_no_password, connection, proxy_errors, transport_options
 from ..targets.target import SCHEME, CommandTarget, PythonTarget, UrlTarget, read_target
 from ..terminal.line_reading import ControllingTerminal

@@ -19,9 +19,9 @@ import click
 from ...base.regular_files import MAX_CONFIGURATION, read_regular, replacing
 from ...base.values import one_line
 from ...server import Server
+from ..arguments import json_option, target_argument
 from ..command import command
 from ..errors import CommandError, Status
-from ..parameters import json_option, target_argument
 from ..targets.loading import load_python
 from ..targets.project import Project, kind_of, project_of
 from ..targets.target import PythonTarget, code_of, read_target

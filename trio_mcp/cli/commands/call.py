@@ -14,16 +14,13 @@ from ...client.tasks.follow import CANCEL_TIMEOUT
 from ...errors import CapabilityError, McpError
 from ...protocol.revisions import REQUIRED_CAPABILITIES
 from ...types import CallToolResult, JsonObject, Tool
-from ..arguments import read_arguments
+from ..arguments import Pair, json_option, read_arguments
 from ..command import command
-from ..connecting import is_legacy, use_server
-from ..connection_options import Answering, Connecting, answers, connects
+from ..connecting import Answering, Connecting, answers, connects, is_legacy, use_server
 from ..errors import REFUSED, CommandError, Status, rejected
-from ..parameters import Pair, json_option
-from ..terminal.messages import show_change, show_result
+from ..terminal.messages import save_files, show_change, show_result
 from ..terminal.output import note, show_json
 from ..terminal.prompting import Prompting
-from ..terminal.saving import save_files
 from .list import show_tools
 
 EXAMPLES = """\

@@ -15,6 +15,7 @@ from ...base.groups import UnwrappedErrors
 from ...server import Server
 from ...server.replaceable import ReplaceableServer
 from ...server.running import run_process
+from ..arguments import format_option, level_option, target_argument
 from ..command import command
 from ..dev.file_watch import Restarts
 from ..dev.first_load import FirstLoad
@@ -22,7 +23,6 @@ from ..dev.inspector import ERAS, find_npx, inspector_command, outdated_node, ru
 from ..dev.project_modules import ProjectModules
 from ..dev.reloading import Reloader
 from ..errors import CommandError, Status
-from ..parameters import format_option, level_option, target_argument
 from ..targets.loading import lifespan_errors, load_python, project_roots
 from ..targets.target import PythonTarget, code_of, read_target
 from ..terminal.output import note, set_up_logging

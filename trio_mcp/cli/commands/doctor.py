@@ -18,13 +18,12 @@ from ...base.groups import single_exception
 from ...client import Client
 from ...errors import PeerError
 from ...session.calls.services import ONE_CLIENT
+from ..arguments import Seconds, TargetText, header_option, json_option
 from ..command import command, run_command
-from ..connecting import GIVE_HEADER, configure_log, started, target_errors, wants_credentials
-from ..connection_options import Connecting
-from ..diagnosis.machine_checks import Check, machine_checks
+from ..connecting import GIVE_HEADER, Connecting, configure_log, started, target_errors, wants_credentials
+from ..diagnosis import Check, machine_checks
 from ..errors import CommandError, Status
 from ..hosts import HOSTS, read_entries
-from ..parameters import Seconds, TargetText, header_option, json_option
 from ..targets.host_targets import target_of
 from ..targets.loading import load_python
 from ..targets.logins import login_for

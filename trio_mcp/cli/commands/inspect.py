@@ -9,12 +9,11 @@ from dataclasses import asdict, dataclass
 from ...client import Client
 from ...session.options import CHARACTERS_PER_TOKEN
 from ...types import Prompt, Resource, ResourceTemplate, Tool
+from ..arguments import json_option
 from ..command import command
-from ..connecting import use_server
-from ..connection_options import Answering, Connecting, connects
-from ..diagnosis.findings import Finding, find_problems, of_costs, of_dropped
+from ..connecting import Answering, Connecting, connects, use_server
+from ..diagnosis import Finding, find_problems, of_costs, of_dropped
 from ..errors import REFUSED, Status
-from ..parameters import json_option
 from ..terminal.output import show_json, show_lines, show_table
 from ..terminal.prompting import Prompting
 from .list import show_offers, usage

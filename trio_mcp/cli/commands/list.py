@@ -11,12 +11,10 @@ import click
 from ...base.values import printable
 from ...client import Client
 from ...types import JsonValue, Prompt, Resource, ResourceTemplate, Tool
-from ..arguments import signature
+from ..arguments import json_option, signature
 from ..command import command
-from ..connecting import use_server
-from ..connection_options import Answering, Connecting, connects
+from ..connecting import Answering, Connecting, connects, use_server
 from ..errors import REFUSED, CommandError, Status
-from ..parameters import json_option
 from ..terminal.output import note, rich_screen, show_json, show_lines
 from ..terminal.prompting import Prompting
 

@@ -19,10 +19,10 @@ from ...auth.client.stored import Login
 from ...base.regular_files import MAX_CONFIGURATION, read_regular
 from ...base.values import shown_url
 from ...errors import AuthorizationErrorKind
+from ..arguments import WholeNumber, json_option
 from ..command import command, run_command
 from ..connecting import GIVE_HEADER
 from ..errors import CommandError, Status, translate_errors
-from ..parameters import WholeNumber, json_option
 from ..targets.logins import LoginUrl, check_server_url
 from ..terminal.line_reading import Terminal
 from ..terminal.output import log_to_stderr, note, show_json, show_lines

@@ -8,13 +8,11 @@ import click
 
 from ...client import Client
 from ...types import GetPromptResult, PromptReference
-from ..arguments import check_once
+from ..arguments import Pair, check_once, json_option
 from ..command import command
 from ..completing import complete_option, show_suggestions
-from ..connecting import use_server
-from ..connection_options import Answering, Connecting, answers, connects
+from ..connecting import Answering, Connecting, answers, connects, use_server
 from ..errors import REFUSED, CommandError, Status
-from ..parameters import Pair, json_option
 from ..terminal.messages import as_text
 from ..terminal.output import show_json, show_lines
 from ..terminal.prompting import Prompting

@@ -11,12 +11,11 @@ from ...base.regular_files import write_regular
 from ...base.values import one_line, printable
 from ...client import Client
 from ...types import BlobResourceContents, ReadResourceResult, ResourceTemplateReference, TextResourceContents
+from ..arguments import json_option
 from ..command import command
 from ..completing import complete_option, show_suggestions
-from ..connecting import use_server
-from ..connection_options import Answering, Connecting, answers, connects
+from ..connecting import Answering, Connecting, answers, connects, use_server
 from ..errors import REFUSED, CommandError, Status
-from ..parameters import json_option
 from ..terminal.output import show_json
 from ..terminal.prompting import Prompting
 from .call import check_answers

@@ -20,9 +20,9 @@ from ...http import Tls
 from ...http.authenticator import Authenticator
 from ...server.running import run_process
 from ...session import SharedServer, find_transport
+from ..arguments import Seconds, TargetText, UrlPath, WholeNumber, format_option, header_option, level_option
 from ..command import command
 from ..errors import CommandError, Status
-from ..parameters import Seconds, TargetText, UrlPath, WholeNumber, format_option, header_option, level_option
 from ..targets.loading import lifespan_errors, load_python
 from ..targets.target import PythonTarget, Target, UrlTarget, read_target
 from ..terminal.output import set_up_logging

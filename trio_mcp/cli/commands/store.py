@@ -14,9 +14,9 @@ from ...protocol.sealing.at_rest import Vault
 from ...protocol.sealing.request_state import KeyRing
 from ...stores import sqlite_upkeep
 from ...stores.sqlite_upkeep import KindSummary
+from ..arguments import json_option
 from ..command import command
 from ..errors import CommandError, Status
-from ..parameters import json_option
 from ..terminal.output import note, show_json, show_lines, show_table
 
 EXAMPLES = """\

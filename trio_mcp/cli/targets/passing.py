@@ -14,7 +14,7 @@ from ...client.target import check_url, open_target
 from ...errors import AuthorizationError, ConfigurationError, McpError
 from ...http.open_access import check_open, check_open_commands
 from ...relay import Connect, Proxy, proxy
-from ...relay.upstream_access import ASKS, ASKS_NOTHING, UNKNOWN
+from ...relay.upstream import ASKS, ASKS_NOTHING, UNKNOWN
 from ...server.running import LOADS_ONLY, RunCalled
 from ...session import MessageChannel, as_message_channel
 from ..errors import CommandError, Status, status_of

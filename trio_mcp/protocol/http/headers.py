@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple, TypeAlias
 
 from pydantic.alias_generators import to_snake
@@ -354,3 +356,19 @@ def _within(schema: JsonObject) -> Iterator[tuple[_Step, JsonValue]]:
                 yield (keyword, position), inner
         elif keyword in _ONE:
             yield (keyword, None), value
+
+
+# `Retry-After`: how long a server or an API asks to wait (RFC 9110, 10.2.3).
+
+
+def seconds_to_wait(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds that `Retry-After` asks to wait, as a number or as a date; None without one that can be read."""
+    value = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - now
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None

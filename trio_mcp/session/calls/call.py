@@ -59,7 +59,7 @@ from ...types.notifications import HEARTBEAT
 from .. import calls
 from ..envelope import CALL_SIZE, HEADER_SIZE
 from ..replies import LegOutcome, OutcomeKeeper, ReplyTarget
-from .facts import IS_REPLAYED, ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
+from .facts import IS_REPLAYED, ErrorResult, ProgressReports, Question, RequestFacts, ResumeMode, TaskSupport
 from .failures import (
     CANCEL_ERRORS,
     EXPECTED_ERRORS,
@@ -69,7 +69,6 @@ from .failures import (
     timeout_error,
     told_error,
 )
-from .reports import ProgressReports
 from .services import CallOffers, CallServices, Usage
 
 if TYPE_CHECKING:

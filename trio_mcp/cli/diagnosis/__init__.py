@@ -1,1 +1,0 @@
-"""What is wrong with the offers of a server, for `inspect`, and on a machine, for `doctor`."""
