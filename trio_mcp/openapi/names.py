@@ -232,7 +232,7 @@ def tool_options(plan: OperationPlan, name: str, max_description: int) -> ToolKe
 
 
 def description_of(operation: Operation, most: int) -> str:
-    """Return what a model reads about an operation, with at most so many characters."""
+    """Return what a model reads about an operation, cut to a number of characters."""
     texts = [operation.summary, operation.description if operation.description != operation.summary else None]
     text = "\n\n".join(filter(None, ["Deprecated." if operation.deprecated else None, *texts])) or operation.key
     return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -366,7 +366,7 @@ async def asks_nothing(command: Sequence[str], options: Mapping[str, object], sh
     status = (reason or "").rpartition("exited with status ")[2]
     if status == str(ASKS):
         raise ConfigurationError(
-            f"the server of {shown} asks for authentication, or sends credentials of its own to another server, and would be "
+            f"the server of {shown} asks for authentication, or sends its credentials to another server, and would be "
             f"reachable here without authentication. {CURE}"
         )
     if is_file and status not in (str(ASKS_NOTHING), str(UNKNOWN)):

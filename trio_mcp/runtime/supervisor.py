@@ -168,7 +168,7 @@ class Supervisor:
         if self.watchdog.asleep:
             self.watchdog.wake()
         if deadline != math.inf:
-            # Only then: to set the deadline of a scope is dear.
+            # Only then: it is expensive to set the deadline of a scope.
             actor.scope.deadline = deadline
             self._deadlines.expect_end(actor, deadline)
         return actor

@@ -296,7 +296,7 @@ class FairLimiter:
     Args:
         what: is limited.
         limit: how many there are.
-        queue: counts those that wait, except ahead of others; None for no count. Whoever waits checks it.
+        queue: counts those that wait, except ahead of others; None for no count. Those that wait check it.
 
     Attributes:
         held: the places in use.
@@ -310,7 +310,7 @@ class FairLimiter:
         self._numbers = itertools.count()
 
     def has_room(self, caller: Hashable | None) -> bool:
-        """Return whether a caller would get a place at once. Then none of its own waits."""
+        """Return whether a caller would get a place at once. Then it has none that waits."""
         return self.held.in_use < self.held.limit and not self.held.is_over_share(caller, 1)
 
     async def acquire(self, caller: Hashable | None, *, ahead: bool = False) -> None:

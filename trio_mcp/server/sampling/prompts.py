@@ -130,7 +130,7 @@ class FunctionTool(NamedTuple):
     arguments: Arguments
 
 
-# Weak, because a tool may be a function that a call has made. A bound method is made anew each time, and never found here.
+# Weak, because a tool may be a function that a call has made. A bound method is a new object each time, and never found here.
 _KNOWN: WeakKeyDictionary[Callable[..., object], FunctionTool] = WeakKeyDictionary()
 
 

@@ -134,7 +134,7 @@ def _meant(value: str | float, schema: JsonValue, root: JsonObject) -> JsonValue
 
 
 def admits_string(schema: JsonValue, root: JsonObject, depth: int = MAX_REFERENCES) -> bool:
-    """Return whether a string may be valid; True if that cannot be told.
+    """Return whether a string may be valid; True if that is unknown.
 
     Args:
         root: has the `$defs` that references lead to.
