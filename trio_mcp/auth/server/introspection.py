@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from base64 import b64encode
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Self
 from urllib.parse import quote_plus
 
 import trio
@@ -18,23 +18,9 @@ from ...http.authenticator import CannotVerify, CredentialsRejected
 from ...types import JsonObject
 from ..addresses import Reach
 from ..fetching import fetch
+from .claims import ClaimsSettings, ClaimsVerifier, check_unbound, number_in
 from .metadata import REFRESH_SECONDS, SharedRefresh, endpoint_in, issuer_metadata, read
-from .verifier import (
-    CachingVerifier,
-    Complete,
-    Verified,
-    VerifiedTokens,
-    Verifier,
-    caller_with,
-    check_audience,
-    check_endpoint,
-    check_issuer,
-    check_realm,
-    digest,
-    number_in,
-    refused,
-    scopes_in,
-)
+from .verifier import Complete, Verified, VerifiedTokens, Verifier, check_endpoint, digest, refused
 
 CACHE_SECONDS: Final = 30.0
 MAX_REQUESTS: Final = 32
@@ -42,16 +28,13 @@ MAX_REQUESTS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntrospectionSettings:
+class IntrospectionSettings(ClaimsSettings):
     """The arguments of `introspection`."""
 
-    issuer: str
     client_id: str
     client_secret: str = field(repr=False)
-    audience: str | None
     endpoint: str | None
     cache_seconds: float
-    realm: str
 
 
 def introspection(
@@ -86,13 +69,13 @@ def introspection(
         raise ValueError("client_secret must be the secret of this server at the issuer")
     return IntrospectionVerifier(
         IntrospectionSettings(
-            issuer=check_issuer(issuer),
+            issuer=issuer,
             client_id=check_str("client_id", client_id),
             client_secret=client_secret,
-            audience=audience if audience is None else check_str("audience", audience),
+            audience=audience,
             endpoint=endpoint,
             cache_seconds=check_seconds("cache_seconds", cache_seconds, finite=True),
-            realm=check_realm(realm),
+            realm=realm,
         )
     )
 
@@ -107,21 +90,19 @@ class _Question:
         self.outcome: Verified | CredentialsRejected | CannotVerify | None = None
 
 
-class IntrospectionVerifier(CachingVerifier):
+class IntrospectionVerifier(ClaimsVerifier[IntrospectionSettings]):
     """Verifies tokens by asking their issuer; `introspection` makes one."""
 
     def __init__(self, settings: IntrospectionSettings, complete: Complete | None = None) -> None:
-        super().__init__(VerifiedTokens(settings.cache_seconds), complete)
-        self.issuer, self.audience, self.realm = settings.issuer, settings.audience, settings.realm
-        self._settings = settings
+        super().__init__(settings, VerifiedTokens(settings.cache_seconds), complete)
         self._endpoint = settings.endpoint
         self._discovery = SharedRefresh(self._discover)
         self._open: dict[bytes, _Question] = {}
         self._capacity = trio.CapacityLimiter(MAX_REQUESTS)
 
-    def bound(self, audience: str, complete: Complete) -> Verifier:
-        """See `Verifier`."""
-        return IntrospectionVerifier(replace(self._settings, audience=self.audience or audience), complete)
+    @override
+    def remade(self, settings: IntrospectionSettings, complete: Complete) -> Self:
+        return type(self)(settings, complete)
 
     @override
     def owns(self, token: str, issuer: str | None) -> bool | None:
@@ -187,18 +168,17 @@ class IntrospectionVerifier(CachingVerifier):
         # `true`, not something that counts as true (RFC 7662, 2.2).
         if answer.get("active") is not True:
             raise refused("not active")
-        check_audience(answer, self.audience)
+        self.check_audience(answer)
         if answer.get("iss", self.issuer) != self.issuer:
             raise refused("iss: another issuer")
         now = time.time()
         expires = number_in(answer, "exp")
         if expires is not None and expires <= now:
             raise refused("exp: expired")
-        if "cnf" in answer:
-            raise refused("cnf: bound to a key that the request does not prove")
+        check_unbound(answer)
         principal = answer.get("sub") or answer.get("username") or answer.get("client_id")
         claims = {name: value for name, value in answer.items() if name != "active"}
-        caller = caller_with(principal, self.realm, scopes_in(answer.get("scope")), claims)
+        caller = self.caller(principal, answer.get("scope"), claims)
         return Verified(caller, now + self._settings.cache_seconds if expires is None else expires)
 
 

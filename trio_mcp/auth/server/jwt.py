@@ -21,8 +21,8 @@ import time
 from base64 import urlsafe_b64decode
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, Self, TypeAlias
 
 from joserfc.errors import JoseError
 from joserfc.jws import CompactSignature, JWSRegistry, extract_compact, validate_compact
@@ -34,23 +34,9 @@ from ...errors import RemoteProtocolError
 from ...http.authenticator import CannotVerify
 from ...protocol.strict_json import loads
 from ...types import JsonObject, JsonValue
+from .claims import ClaimsSettings, ClaimsVerifier, check_unbound, checked_principal, number_in
 from .jwks import IssuerKeys, KeySet
-from .verifier import (
-    MAX_TOKEN,
-    CachingVerifier,
-    Complete,
-    Verified,
-    VerifiedTokens,
-    Verifier,
-    caller_with,
-    check_audience,
-    check_endpoint,
-    check_issuer,
-    check_realm,
-    number_in,
-    refused,
-    scopes_in,
-)
+from .verifier import MAX_TOKEN, Complete, Verified, VerifiedTokens, Verifier, check_endpoint, refused
 
 DEFAULT_ALGORITHMS: Final = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
 ALGORITHMS: Final = (*DEFAULT_ALGORITHMS, "RS384", "RS512", "PS384", "PS512", "ES384", "ES512")
@@ -79,18 +65,15 @@ class TokenRegistry(JWSRegistry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JwtSettings:
+class JwtSettings(ClaimsSettings):
     """The arguments of `jwt`."""
 
-    issuer: str
-    audience: str | None
     jwks: str | None
     keys: JsonObject | None = field(repr=False)
     algorithms: Collection[str]
     leeway: float
     principal: str
     scopes: str | None
-    realm: str
     check: ClaimsCheck | None
 
 
@@ -127,13 +110,8 @@ def jwt(
     Raises:
         TypeError, ValueError: an argument is none of that.
     """
-    check_issuer(issuer)
     if jwks is not None:
         check_endpoint("jwks", jwks)
-    if audience is not None and not check_str("audience", audience):
-        raise ValueError(
-            'audience must not be empty: write the URI of this server, as in "https://mcp.example.com/mcp"'
-        )
     if keys is not None and not isinstance(keys, Mapping):
         raise TypeError('keys must be a JWK set, {"keys": [...]}')
     if check is not None:
@@ -148,7 +126,7 @@ def jwt(
             leeway=check_seconds("leeway", leeway, finite=True),
             principal=check_str("principal", principal),
             scopes=scopes if scopes is None else check_str("scopes", scopes),
-            realm=check_realm(realm),
+            realm=realm,
             check=check,
         )
     )
@@ -171,21 +149,19 @@ def check_algorithms(algorithms: object) -> Collection[str]:
     return names
 
 
-class JwtVerifier(CachingVerifier):
+class JwtVerifier(ClaimsVerifier[JwtSettings]):
     """Verifies the JWTs of one issuer; `jwt` makes one."""
 
     def __init__(self, settings: JwtSettings, complete: Complete | None = None) -> None:
         cache = VerifiedTokens()
-        super().__init__(cache, complete)
-        self.issuer, self.audience, self.realm = settings.issuer, settings.audience, settings.realm
-        self._settings = settings
+        super().__init__(settings, cache, complete)
         self._registry = TokenRegistry(algorithms=settings.algorithms, strict_check_header=False)
         self._given = None if settings.keys is None else given_keys(settings.keys)
         self._keys = IssuerKeys(settings.issuer, settings.jwks, cache.clear)
 
-    def bound(self, audience: str, complete: Complete) -> Verifier:
-        """See `Verifier`."""
-        return JwtVerifier(replace(self._settings, audience=self.audience or audience), complete)
+    @override
+    def remade(self, settings: JwtSettings, complete: Complete) -> Self:
+        return type(self)(settings, complete)
 
     @override
     def owns(self, token: str, issuer: str | None) -> bool | None:
@@ -221,7 +197,7 @@ class JwtVerifier(CachingVerifier):
             claims = allowed
         settings = self._settings
         scopes = claims.get(settings.scopes) if settings.scopes else claims.get("scope", claims.get("scp"))
-        return Verified(caller_with(claims.get(settings.principal), self.realm, scopes_in(scopes), claims), expires)
+        return Verified(self.caller(claims.get(settings.principal), scopes, claims), expires)
 
     def _read(self, token: str) -> tuple[CompactSignature, str | None, str]:
         """Return the parts of a token whose header is allowed, with the id of its key and its algorithm."""
@@ -253,18 +229,15 @@ class JwtVerifier(CachingVerifier):
             raise refused("the claims are not a JSON object")
         if claims.get("iss") != self.issuer:
             raise refused("iss: another issuer")
-        check_audience(claims, self.audience)
+        self.check_audience(claims)
         now, leeway = time.time(), self._settings.leeway
         expires, begins = number_in(claims, "exp"), number_in(claims, "nbf")
         if expires is None or expires + leeway <= now:
             raise refused("exp: missing" if expires is None else "exp: expired")
         if begins is not None and begins - leeway > now:
             raise refused("nbf: not valid yet")
-        principal = claims.get(self._settings.principal)
-        if not isinstance(principal, str) or not principal:
-            raise refused("the claim of the principal is missing, empty or no text")
-        if "cnf" in claims:
-            raise refused("cnf: bound to a key that the request does not prove")
+        checked_principal(claims.get(self._settings.principal))
+        check_unbound(claims)
         return claims, expires
 
 

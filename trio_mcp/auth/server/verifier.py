@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
@@ -15,7 +15,6 @@ from ...base.checks import mistake
 from ...errors import AuthorizationError
 from ...http.authenticator import Authenticator, CredentialsRejected
 from ...session import Caller
-from ...types import JsonObject, JsonValue
 from ..addresses import Reach, check_url
 
 MAX_TOKEN: Final = 8 * 1024
@@ -209,9 +208,6 @@ def check_verifier(name: str, verifier: object) -> Verifier:
     return verifier
 
 
-# What the verifiers of tokens with claims share.
-
-
 def check_issuer(issuer: object) -> str:
     """Return the issuer if it is a URL of https, or of http on this machine."""
     return check_endpoint("issuer", issuer)
@@ -226,49 +222,3 @@ def check_endpoint(name: str, url: object) -> str:
     except AuthorizationError as error:
         raise ValueError(f"{name}: {error}") from None
     return url
-
-
-def check_realm(realm: object) -> str:
-    """Return a realm; it ends at the first colon of a principal, so it has none."""
-    if not isinstance(realm, str) or ":" in realm:
-        raise ValueError('realm must be text without a colon, such as "partner"')
-    return realm
-
-
-def check_audience(claims: JsonObject, audience: str | None) -> None:
-    """Raise `CredentialsRejected` unless a token was issued for the audience (RFC 8707; RFC 7519, 4.1.3)."""
-    named = claims.get("aud")
-    if audience is None or not (named == audience or (isinstance(named, list) and audience in named)):
-        raise refused("aud: the token was issued for another resource")
-
-
-def number_in(claims: JsonObject, name: str) -> float | None:
-    """Return a time in the claims; None if it is not there. Raises `CredentialsRejected` if it is no number."""
-    value = claims.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise refused(f"{name}: not a number")
-    return value
-
-
-def scopes_in(value: JsonValue) -> list[str]:
-    """Return scopes, as text with spaces between them or as a list. Raises `CredentialsRejected`."""
-    if value is None:
-        return []
-    if isinstance(value, str):
-        return value.split()
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return cast("list[str]", value)
-    raise refused("scope: neither text nor a list of text")
-
-
-def caller_with(principal: JsonValue, realm: str, scopes: list[str], claims: JsonObject) -> Caller:
-    """Return the caller that claims describe. Raises `CredentialsRejected` if no caller can have them."""
-    if not isinstance(principal, str) or not principal:
-        raise refused("the claim of the principal is missing, empty or no text")
-    try:
-        return Caller(f"{realm}:{principal}" if realm else principal, scopes, claims)
-    except (TypeError, ValueError) as error:
-        # Its text may quote a claim.
-        raise refused(f"the claims do not describe a caller ({type(error).__name__})") from None
