@@ -42,6 +42,11 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback and not (isinstance(address, IPv6Address) and address.ipv4_mapped is not None)
 
 
+def reach_from(host: str) -> Reach:
+    """Return where what the server on a host names may be: only a server on this machine may name others on it."""
+    return Reach.LOOPBACK if is_loopback(host) else Reach.PUBLIC
+
+
 def is_public(address: IPv4Address | IPv6Address) -> bool:
     """Return whether an address is public; one of IPv6 that has others in it is, if those are."""
     inner = [*_embedded(address)]

@@ -22,7 +22,7 @@ from ...base.logs import peer_logger
 from ...base.values import shown_url
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from .. import client as late
-from ..addresses import Reach, is_loopback
+from ..addresses import reach_from
 from ..challenges import Challenge
 from ..uris import canonical, origin, over_http, split_url
 from .browsing import browse
@@ -155,8 +155,7 @@ class Authorizer:
         self.shown = shown_url(self._url)
         self._nursery = nursery
         self._clock = clock
-        host = split_url(self._url).hostname or ""
-        self._reach = Reach.LOOPBACK if is_loopback(host) else Reach.PUBLIC
+        self._reach = reach_from(split_url(self._url).hostname or "")
         self._login: Login | None = None
         self._proofs: Proofs | None = None
         self._running: RunningLogin | None = None
@@ -323,8 +322,7 @@ class Authorizer:
         logger.info("logged in to %s at %s", self.shown, shown_url(login.server.issuer))
 
     def _driver(self, browser: BrowserFunction = no_browser) -> Driver:
-        named = frozenset(map(origin, self._flow.named))
-        return Driver(reach=self._reach, clock=self._clock, proofs=self._proofs, browse=browser, named=named)
+        return Driver(reach=self._reach, clock=self._clock, proofs=self._proofs, browse=browser, named=self._flow.named)
 
     async def _with_page(self, request: LoginRequest) -> Login:
         """Run the steps of a login, with the page of the redirect if its grant has one."""

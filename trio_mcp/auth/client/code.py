@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from ...base.values import shown_url
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
+from ..addresses import is_loopback
 from ..uris import split_url
 from .discovery import ServerMetadata
 from .grants import ClientAtServer, Tokens, scoped, token_request
@@ -23,7 +24,6 @@ from .steps import ERROR_CODE, Browse, Steps, browsed, shown
 
 S256: Final = "S256"
 MAX_PARAMETERS: Final = 32
-LOOPBACK: Final = ("127.0.0.1", "[::1]", "::1", "localhost")
 
 
 def code_grant(client: ClientAtServer, scope: str | None, *, assume_pkce: bool = False) -> Steps[Tokens]:
@@ -85,7 +85,7 @@ def authorization_url(server: ServerMetadata, query: dict[str, str]) -> str:
         raise AuthorizationError(
             "the authorization endpoint is not a URL that a browser may open", kind=Kind.ADDRESS
         ) from None
-    if "#" in url or not (parts.scheme == "https" or parts.hostname in LOOPBACK):
+    if "#" in url or not (parts.scheme == "https" or is_loopback(parts.hostname or "")):
         raise AuthorizationError(f"the authorization endpoint {shown(shown_url(url))} is not https", kind=Kind.ADDRESS)
     return f"{url}{'&' if parts.query else '?'}{urlencode(query)}"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...errors import AuthorizationError
 from ..challenges import Challenge
+from ..uris import origin
 from .client_authentication import PrivateKey
 from .discovery import Resource, discover
 from .grants import DPOP, ClientAtServer, Grant, Tokens
@@ -36,21 +37,26 @@ class Flow:
         grant: returns the grant; it may call functions of the program.
         browser: opens the page of a login; None for a grant without a user.
         interactive: whether a page may be opened.
-        named: URLs of authorization servers that the program names, which may be at private addresses.
+        idp: the issuer of an identity provider.
     """
 
     identity: ClientIdentity
     grant: Callable[[], Awaitable[Grant]]
     store: TokenStore
     issuer: str | None = None
-    named: tuple[str, ...] = ()
-    scopes: tuple[str, ...] | None = None
+    idp: str | None = None
+    scopes: Sequence[str] | None = None
     key: PrivateKey | None = None
     browser: OpenBrowser | None = None
     interactive: bool = True
     redirect_port: int = 0
     dpop: bool = False
     sends_resource: bool = True
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The origins of the authorization servers that the program names, which may be at private addresses."""
+        return frozenset(origin(url) for url in (self.issuer, self.idp) if url is not None)
 
     def accepts(self, login: Login) -> bool:
         """Return whether a stored login is one of this client."""

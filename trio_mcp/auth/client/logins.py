@@ -6,7 +6,7 @@ import time
 
 from ...client.dialects import probe
 from ...errors import AuthorizationError
-from ..addresses import Reach, is_loopback
+from ..addresses import Reach, reach_from
 from ..fetching import fetch
 from ..uris import canonical, over_http, split_url
 from .client_authentication import authenticated
@@ -49,7 +49,7 @@ async def log_out(store: TokenStore, url: str) -> AuthorizationError | None:
             return None
         failure = None
         try:
-            reach = Reach.LOOPBACK if is_loopback(split_url(place).hostname or "") else Reach.PUBLIC
+            reach = reach_from(split_url(place).hostname or "")
             await Driver(reach=reach, clock=time.time).run(revoke(login, time.time()))
         except AuthorizationError as error:
             failure = error

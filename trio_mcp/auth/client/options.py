@@ -94,8 +94,7 @@ class OAuth:
             grant=self._grant,
             store=self.store if self.store is not None else TokenFiles(),
             issuer=self.issuer,
-            named=() if self.issuer is None else (self.issuer,),
-            scopes=as_scopes(self.scopes),
+            scopes=self.scopes,
             key=None if self.private_key is None else PrivateKey(self.private_key),
             browser=self.browser or open_system_browser,
             interactive=self.interactive,
@@ -165,8 +164,7 @@ class ClientCredentials:
             grant=self._grant,
             store=self.store,
             issuer=self.issuer,
-            named=() if self.issuer is None else (self.issuer,),
-            scopes=as_scopes(self.scopes),
+            scopes=self.scopes,
             key=key,
         )
         return open_authorizer(flow, url)
@@ -207,7 +205,7 @@ class EnterpriseManaged:
     def open(self, url: str) -> AbstractAsyncContextManager[Authorizer]:
         """Return a context manager with the credentials for the server at a URL. Raises `ValueError` for a malformed one."""
         identity = ClientIdentity(self.client_id, self.client_secret)
-        return open_authorizer(Flow(identity=identity, grant=self._grant, store=self.store, named=(self.idp,)), url)
+        return open_authorizer(Flow(identity=identity, grant=self._grant, store=self.store, idp=self.idp), url)
 
     async def _grant(self) -> Grant:
         provider = IdentityProvider(self.idp, self.idp_client_id)
@@ -247,8 +245,7 @@ class WorkloadIdentity:
             grant=self._grant,
             store=self.store,
             issuer=self.issuer,
-            named=() if self.issuer is None else (self.issuer,),
-            scopes=as_scopes(self.scopes),
+            scopes=self.scopes,
         )
         return open_authorizer(flow, url)
 
@@ -311,7 +308,3 @@ def check_scopes(scopes: object) -> None:
     for scope in scopes:
         if not isinstance(scope, str) or not scope or not scope.isascii() or not scope.isprintable() or " " in scope:
             raise ValueError(f"scopes: {scope!r:.80} is not a scope, which has no spaces")
-
-
-def as_scopes(scopes: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if scopes is None else tuple(scopes)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from ...base.values import shown_url
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from ...types import JsonObject
+from ..addresses import is_loopback
 from .discovery import ServerMetadata
 from .steps import Post, Steps, fetched, rejection, text_member
 
@@ -143,4 +144,4 @@ def read_registration(document: JsonObject, server: ServerMetadata, redirect_uri
 def is_native(redirect_uri: str) -> bool:
     """Return whether a redirect URI is that of a program, and not of a site (M-AUTH-4c)."""
     parts = urlsplit(redirect_uri)
-    return parts.scheme not in ("http", "https") or parts.hostname in ("127.0.0.1", "::1", "localhost")
+    return parts.scheme not in ("http", "https") or is_loopback(parts.hostname or "")
