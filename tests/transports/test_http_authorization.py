@@ -20,7 +20,7 @@ from trio.testing import MockClock
 from trio_mcp import Caller, Context, HttpOptions, HttpRequest, HttpResponse, Server, proxy
 from trio_mcp.auth import CannotVerify, CredentialsRejected, ProtectedResource, any_of, introspection, jwt, static
 from trio_mcp.auth.challenges import Challenge, parse_challenges
-from trio_mcp.errors import AuthorizationError, AuthorizationErrorKind
+from trio_mcp.errors import AuthorizationError, AuthorizationErrorKind, ConfigurationError
 from trio_mcp.protocol.revisions import REQUIRED_SCOPES
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.server.replaceable import ReplaceableServer
@@ -524,6 +524,21 @@ async def test_a_protected_server_is_mounted_in_a_protected_one_only() -> None:
         body, headers = modern_call("lib_write")
         refused = challenge_of(await peer.post(body, headers | bearer("outer")))
         assert refused.scope == "outer read write"
+
+
+async def test_what_is_within_a_server_needs_its_required_scopes_wherever_it_is_served() -> None:
+    # Mounted where that is checked, and behind a proxy; then served with another hook.
+    mounted = Server("outer", http=HttpOptions(authenticate=protected()))
+    mounted.mount("lib", library(authenticate=protected()))
+    for outer in (mounted, proxy(library(authenticate=protected()))):
+        with pytest.raises(ConfigurationError, match=naming("library", "read", "required=")):
+            async with asgi_app(outer, authenticate=protected(required=["other"])).serving():
+                pass
+        async with asgi_app(outer, authenticate=protected(required=["read", "other"])).serving():
+            pass
+    # What the server itself says is replaced by the call.
+    async with asgi_app(library(authenticate=protected()), authenticate=protected(required=[])).serving():
+        pass
 
 
 async def test_a_replaceable_server_authenticates_as_its_newest_version_does() -> None:

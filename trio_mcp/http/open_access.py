@@ -13,7 +13,7 @@ import trio
 
 from ..base.logs import peer_logger
 from ..errors import ConfigurationError
-from ..session.transport import authenticates
+from ..session.transport import authenticates, required_scopes
 from ..types import Implementation
 
 logger = peer_logger("trio_mcp.http")
@@ -58,6 +58,22 @@ def check_open(server: object) -> None:
             raise ConfigurationError(
                 f"the proxy {name_of(each)!r} sends credentials ({behind.credentials}) to the server behind it, and would be "
                 f"reachable here without authentication: every caller would have what they give access to. {CURE}"
+            )
+
+
+def check_required(server: object, required: frozenset[str]) -> None:
+    """Raise `ConfigurationError` if something within a server requires scopes that its callers need not have.
+
+    Args:
+        required: the scopes that every request to the server needs.
+    """
+    for each in all_within(server):
+        missing = required_scopes(each) - required
+        # What the server says of itself, the call that serves it may replace.
+        if missing and each is not server:
+            raise ConfigurationError(
+                f"every request to the server {name_of(each)!r} needs the scopes {', '.join(sorted(missing))}, which would not "
+                f"be checked here: add them to required= of what authenticates the callers of {name_of(server)!r}"
             )
 
 

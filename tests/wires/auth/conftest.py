@@ -19,7 +19,7 @@ def modules() -> Path:
     """The folder with the provider's library, which is installed once, into what `TRIO_MCP_OIDC_CACHE` names."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed: no OpenID provider can be run")
+            pytest.skip(f"{program} is not installed: install Node.js 20 or later with npm to run the OpenID provider")
     folder = Path(os.environ.get("TRIO_MCP_OIDC_CACHE", Path(tempfile.gettempdir()) / "trio_mcp_oidc"))
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:

@@ -134,6 +134,11 @@ class Authentication:
         """See `Authenticator`."""
         return self._hook.public_url
 
+    @property
+    def required(self) -> frozenset[str]:
+        """See `Authenticator`."""
+        return self._hook.required
+
     def check_endpoints(self, endpoints: Collection[str], root: str) -> None:
         """Raise `ValueError` if the server is not where the hook says; see `Authenticator`."""
         self._hook.check_endpoints([self._prefix + path for path in endpoints], self._scopes(), root)

@@ -217,6 +217,8 @@ class McpApp(ServedApp):
                 open_access.check_open(self.server)
                 open_access.warn_unusable(self.server)
                 self.unknown = await open_access.check_open_commands(self.server)
+            else:
+                open_access.check_required(self.server, self.authentication.required)
             async with (
                 in_residence(self.residence),
                 self.server.open_service() as service,
