@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar, cast
 
 from ...base.checks import check_str
 from ...session import Caller
 from ...types import JsonObject, JsonValue
-from .verifier import CachingVerifier, Complete, VerifiedTokens, check_issuer, refused
+from .verifier import CACHE_SECONDS, CachingVerifier, Complete, VerifiedTokens, check_issuer, refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +22,7 @@ class ClaimsSettings:
     issuer: str
     audience: str | None
     realm: str
+    cache_seconds: float = CACHE_SECONDS
 
     def __post_init__(self) -> None:
         check_issuer(self.issuer)
@@ -46,18 +46,14 @@ class ClaimsVerifier(CachingVerifier, Generic[S]):
         complete: see `Verifier.bound`.
     """
 
-    def __init__(self, settings: S, cache: VerifiedTokens, complete: Complete | None) -> None:
-        super().__init__(cache, complete)
+    def __init__(self, settings: S, complete: Complete | None = None) -> None:
+        super().__init__(VerifiedTokens(settings.cache_seconds), complete)
         self.issuer, self.audience, self.realm = settings.issuer, settings.audience, settings.realm
         self._settings = settings
 
-    @abstractmethod
-    def remade(self, settings: S, complete: Complete) -> Self:
-        """Return a verifier of the same kind with other settings."""
-
     def bound(self, audience: str, complete: Complete) -> Self:
         """See `Verifier`."""
-        return self.remade(replace(self._settings, audience=self.audience or audience), complete)
+        return type(self)(replace(self._settings, audience=self.audience or audience), complete)
 
     def check_audience(self, claims: JsonObject) -> None:
         """Raise `CredentialsRejected` unless a token was issued for the audience (RFC 8707; RFC 7519, 4.1.3)."""

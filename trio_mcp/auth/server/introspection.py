@@ -6,7 +6,7 @@ import time
 from base64 import b64encode
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final
 from urllib.parse import quote_plus
 
 import trio
@@ -20,7 +20,7 @@ from ..addresses import Reach
 from ..fetching import fetch
 from .claims import ClaimsSettings, ClaimsVerifier, check_unbound, number_in
 from .metadata import REFRESH_SECONDS, SharedRefresh, endpoint_in, issuer_metadata, read
-from .verifier import Complete, Verified, VerifiedTokens, Verifier, check_endpoint, digest, refused
+from .verifier import Complete, Verified, Verifier, check_endpoint, digest, refused
 
 CACHE_SECONDS: Final = 30.0
 MAX_REQUESTS: Final = 32
@@ -34,7 +34,6 @@ class IntrospectionSettings(ClaimsSettings):
     client_id: str
     client_secret: str = field(repr=False)
     endpoint: str | None
-    cache_seconds: float
 
 
 def introspection(
@@ -94,15 +93,11 @@ class IntrospectionVerifier(ClaimsVerifier[IntrospectionSettings]):
     """Verifies tokens by asking their issuer; `introspection` makes one."""
 
     def __init__(self, settings: IntrospectionSettings, complete: Complete | None = None) -> None:
-        super().__init__(settings, VerifiedTokens(settings.cache_seconds), complete)
+        super().__init__(settings, complete)
         self._endpoint = settings.endpoint
         self._discovery = SharedRefresh(self._discover)
         self._open: dict[bytes, _Question] = {}
         self._capacity = trio.CapacityLimiter(MAX_REQUESTS)
-
-    @override
-    def remade(self, settings: IntrospectionSettings, complete: Complete) -> Self:
-        return type(self)(settings, complete)
 
     @override
     def owns(self, token: str, issuer: str | None) -> bool | None:

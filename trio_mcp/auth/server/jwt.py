@@ -22,7 +22,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
 from joserfc.errors import JoseError
 from joserfc.jws import CompactSignature, JWSRegistry, extract_compact, validate_compact
@@ -36,7 +36,7 @@ from ...protocol.strict_json import loads
 from ...types import JsonObject, JsonValue
 from .claims import ClaimsSettings, ClaimsVerifier, check_unbound, checked_principal, number_in
 from .jwks import IssuerKeys, KeySet
-from .verifier import MAX_TOKEN, Complete, Verified, VerifiedTokens, Verifier, check_endpoint, refused
+from .verifier import MAX_TOKEN, Complete, Verified, Verifier, check_endpoint, refused
 
 DEFAULT_ALGORITHMS: Final = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
 ALGORITHMS: Final = (*DEFAULT_ALGORITHMS, "RS384", "RS512", "PS384", "PS512", "ES384", "ES512")
@@ -153,15 +153,10 @@ class JwtVerifier(ClaimsVerifier[JwtSettings]):
     """Verifies the JWTs of one issuer; `jwt` makes one."""
 
     def __init__(self, settings: JwtSettings, complete: Complete | None = None) -> None:
-        cache = VerifiedTokens()
-        super().__init__(settings, cache, complete)
+        super().__init__(settings, complete)
         self._registry = TokenRegistry(algorithms=settings.algorithms, strict_check_header=False)
         self._given = None if settings.keys is None else given_keys(settings.keys)
-        self._keys = IssuerKeys(settings.issuer, settings.jwks, cache.clear)
-
-    @override
-    def remade(self, settings: JwtSettings, complete: Complete) -> Self:
-        return type(self)(settings, complete)
+        self._keys = IssuerKeys(settings.issuer, settings.jwks, self._cache.clear)
 
     @override
     def owns(self, token: str, issuer: str | None) -> bool | None:
