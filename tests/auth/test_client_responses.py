@@ -415,6 +415,21 @@ async def test_a_scope_that_is_not_granted_is_named_with_what_to_write(world: Wo
     assert caught.value.oauth_error == "invalid_scope"
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"code_challenge_methods_supported": ["plain"]},
+        {"authorization_endpoint": None},
+        {"authorization_endpoint": "javascript:alert(1)"},
+    ],
+)
+async def test_a_server_where_no_login_can_succeed_gets_no_registration(world: World, members: dict[str, Any]) -> None:
+    world.server.update(members)
+    with pytest.raises(AuthorizationError):
+        await log_in(world.settings(), URL)
+    assert world.registered == 0
+
+
 async def test_a_browser_function_that_fails_is_named_without_its_text(world: World) -> None:
     async def fails(url: str) -> str:
         raise RuntimeError(url)

@@ -35,7 +35,7 @@ def code_grant(client: ClientAtServer, scope: str | None, *, assume_pkce: bool =
     Raises:
         AuthorizationError: the server does not support PKCE, the user refused, or the response cannot be trusted.
     """
-    check_pkce(client.server, assume_pkce=assume_pkce)
+    check_server(client.server, assume_pkce=assume_pkce)
     redirect_uri = client.redirect_uri
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
     query = {
@@ -61,6 +61,12 @@ def code_grant(client: ClientAtServer, scope: str | None, *, assume_pkce: bool =
     return (yield from token_request(client, form, scope))
 
 
+def check_server(server: ServerMetadata, *, assume_pkce: bool = False) -> None:
+    """Raise `AuthorizationError` if no login can succeed there."""
+    check_pkce(server, assume_pkce=assume_pkce)
+    page_of(server)
+
+
 def check_pkce(server: ServerMetadata, *, assume_pkce: bool) -> None:
     """Raise `AuthorizationError` unless the server says that it checks PKCE with S256."""
     methods = server.challenge_methods
@@ -78,6 +84,12 @@ def challenge_of(verifier: str) -> str:
 
 def authorization_url(server: ServerMetadata, query: dict[str, str]) -> str:
     """Return the URL for the browser. Raises `AuthorizationError` for one that a browser should not get."""
+    url, has_query = page_of(server)
+    return f"{url}{'&' if has_query else '?'}{urlencode(query)}"
+
+
+def page_of(server: ServerMetadata) -> tuple[str, bool]:
+    """Return the authorization endpoint, and whether it has a query. Raises `AuthorizationError`."""
     url = server.endpoint("authorization_endpoint", server.authorization_endpoint)
     try:
         parts = split_url(url)
@@ -87,7 +99,7 @@ def authorization_url(server: ServerMetadata, query: dict[str, str]) -> str:
         ) from None
     if "#" in url or not (parts.scheme == "https" or is_loopback(parts.hostname or "")):
         raise AuthorizationError(f"the authorization endpoint {shown(shown_url(url))} is not https", kind=Kind.ADDRESS)
-    return f"{url}{'&' if parts.query else '?'}{urlencode(query)}"
+    return url, bool(parts.query)
 
 
 def code_in(url: str, redirect_uri: str, state: str, server: ServerMetadata) -> str:

@@ -10,7 +10,7 @@ from ...errors import AuthorizationError
 from ..challenges import Challenge
 from ..uris import origin
 from .client_authentication import PrivateKey
-from .discovery import Resource, discover
+from .discovery import Resource, ServerMetadata, discover
 from .grants import DPOP, ClientAtServer, Grant, Tokens
 from .registration import ClientIdentity, Registration, register
 from .scopes import choose_scopes
@@ -25,6 +25,10 @@ class NoBrowser(Exception):
     """Raised by an `OpenBrowser` if there is no browser to open."""
 
 
+def no_check(_server: ServerMetadata) -> None:
+    """Accept a server: its grant checks what it needs."""
+
+
 INVALID_CLIENT = "invalid_client"
 INVALID_SCOPE = "invalid_scope"
 
@@ -35,6 +39,7 @@ class Flow:
 
     Attributes:
         grant: returns the grant; it may call functions of the program.
+        check_server: raises `AuthorizationError` before a client is registered where no login can succeed.
         browser: opens the page of a login; None for a grant without a user.
         interactive: whether a page may be opened.
         idp: the issuer of an identity provider.
@@ -43,6 +48,7 @@ class Flow:
     identity: ClientIdentity
     grant: Callable[[], Awaitable[Grant]]
     store: TokenStore
+    check_server: Callable[[ServerMetadata], object] = no_check
     issuer: str | None = None
     idp: str | None = None
     scopes: Sequence[str] | None = None
@@ -94,6 +100,7 @@ def log_in(flow: Flow, grant: Grant, request: LoginRequest, clock: Callable[[], 
         request.url, request.challenge.resource_metadata, flow.issuer, None if known is None else known.issuer
     )
     scope = scopes_for(flow, resource, request)
+    flow.check_server(resource.server)
     registration = yield from register(flow.identity, resource.server, request.redirect_uri, known, clock())
     try:
         tokens = yield from grant(client_at(flow, resource, registration, request, clock), scope)

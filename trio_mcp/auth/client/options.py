@@ -19,7 +19,7 @@ from .. import client as late
 from ..uris import split_url
 from .authorizer import Authorizer, open_authorizer
 from .client_authentication import ALGORITHM, PrivateKey
-from .code import code_grant
+from .code import check_server, code_grant
 from .flow import Flow, NoBrowser, OpenBrowser
 from .grants import Grant, IdentityProvider, client_credentials, enterprise_managed, jwt_bearer
 from .registration import ClientIdentity
@@ -93,6 +93,7 @@ class OAuth:
             identity=ClientIdentity(self.client_id, self.client_secret, self.metadata_url),
             grant=self._grant,
             store=self.store if self.store is not None else TokenFiles(),
+            check_server=partial(check_server, assume_pkce=self.assume_pkce),
             issuer=self.issuer,
             scopes=self.scopes,
             key=None if self.private_key is None else PrivateKey(self.private_key),
