@@ -12,7 +12,7 @@ from provider import METADATA, Provider, use
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Caller
-from trio_mcp.auth import CannotVerify, CredentialsRejected, ProtectedResource, any_of, introspection, jwt
+from trio_mcp.auth import CannotVerify, CredentialsRejected, ProtectedResource, any_of, introspection, jwt, static
 from trio_mcp.auth.server.verifier import CachingVerifier, Verified, VerifiedTokens
 from trio_mcp.http.authenticator import Authenticator
 
@@ -383,6 +383,28 @@ async def test_keys_that_cannot_be_fetched_at_the_start_are_a_warning_with_the_r
     (record,) = [each for each in caplog.records if each.name == "trio_mcp.auth"]
     assert record.levelname == "WARNING"
     assert f"{provider.url}/" in record.getMessage()
+
+
+async def test_a_caller_is_known_as_long_as_its_token_is_in_the_cache_and_suffices(
+    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
+) -> None:
+    request = headers(provider, scopes=["read"])
+    resource = ProtectedResource(AUDIENCE, verifier, required=["read"])  # type: ignore[arg-type]
+    demanding = ProtectedResource(AUDIENCE, verifier, required=["write"])  # type: ignore[arg-type]
+    both = any_of(jwt(provider.url, audience=AUDIENCE), static({"a-long-random-token": "bot"}))
+    assert resource.known(request) is None
+    for hook in (verifier, resource, both):
+        # The first token brings the keys, which empties the cache.
+        await hook(request)
+        caller = await hook(request)
+        assert caller is not None
+        assert hook.known(request) == caller
+        assert hook.known({}) is hook.known({"authorization": "Basic x"}) is None
+    with pytest.raises(CredentialsRejected):
+        await demanding(request)
+    assert demanding.known(request) is None
+    await trio.sleep(301)
+    assert resource.known(request) is None
 
 
 async def test_a_token_is_not_remembered_if_the_keys_have_changed_while_it_was_verified() -> None:

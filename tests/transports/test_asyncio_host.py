@@ -12,10 +12,12 @@ from types import FrameType
 
 import pytest
 import trio
-from asyncio_peer import call, get, run, shop, until
+from asgi_peer import modern_call
+from asyncio_peer import call, get, post, run, shop, until
 
-from trio_mcp import HttpOptions, Server
+from trio_mcp import Caller, Context, HttpOptions, Server
 from trio_mcp.bridge.guest import current_guest
+from trio_mcp.http.authenticator import Authenticator
 from trio_mcp_transports.http import McpApp, asgi_app
 
 
@@ -57,6 +59,42 @@ def test_a_call_is_answered_as_on_trio_and_the_probes_know_it(kind: str) -> None
         await leave_nothing()
 
     run(main)
+
+
+class Remembering(Authenticator):
+    """Knows one caller, and verifies the credentials of others."""
+
+    def __init__(self) -> None:
+        self.on_trio = list[bool]()
+
+    def known(self, headers: Mapping[str, str]) -> Caller | None:
+        self.on_trio.append(trio.lowlevel.in_trio_task())
+        return Caller("ada") if headers.get("authorization") == "Bearer known" else None
+
+    async def __call__(self, headers: Mapping[str, str]) -> Caller | None:
+        assert trio.lowlevel.in_trio_task()
+        return Caller("ben") if headers.get("authorization") == "Bearer new" else None
+
+
+def test_a_known_caller_is_served_without_a_task_of_trio_and_others_are_verified_on_it() -> None:
+    hook, server = Remembering(), Server("shop", version="1")
+
+    @server.tool
+    def who(ctx: Context) -> str:
+        return f"{ctx.caller and ctx.caller.principal} {'authorization' in ctx.request.headers}"
+
+    async def main() -> None:
+        app = asgi_app(server, authenticate=hook)
+        body, headers = modern_call("who")
+        for token, status, said in (("new", 200, b"ben False"), ("known", 200, b"ada False"), ("bad", 401, b"")):
+            peer = post(body, {**headers, "authorization": f"Bearer {token}"})
+            found, answer = await peer.request(app)
+            assert (found, said in answer) == (status, True)
+        await leave_nothing()
+
+    run(main)
+    # The first one has started the application.
+    assert hook.on_trio[1:] == [False, False]
 
 
 def test_a_client_that_leaves_cancels_its_call_and_so_does_the_host() -> None:

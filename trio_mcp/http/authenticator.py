@@ -92,6 +92,13 @@ class Authenticator(ABC):
             CannotVerify: whether they are good cannot be found out now.
         """
 
+    def known(self, headers: Mapping[str, str]) -> Caller | None:  # noqa: ARG002  for those that remember
+        """Return the caller of a request whose credentials were verified a moment ago; None for any other, which is awaited.
+
+        An asyncio host calls it outside of Trio, so that most requests need no task there. By default there is none.
+        """
+        return None
+
     def check(self) -> None:  # noqa: B027  most have nothing to check
         """Raise `ValueError` if the settings are incomplete; called by `HttpOptions`."""
 

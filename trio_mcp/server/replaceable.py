@@ -274,6 +274,10 @@ class NewestAuthenticator(Authenticator):
         """Return the caller of a request."""
         return await self._current(headers)
 
+    def known(self, headers: Mapping[str, str]) -> Caller | None:
+        """See `Authenticator`."""
+        return self._current.known(headers)
+
     async def prepare(self) -> None:
         """See `Authenticator`."""
         await self._current.prepare()

@@ -148,6 +148,13 @@ class Authentication:
         with log_failures("authenticate could not prepare", self._records):
             await self._hook.run()
 
+    def known_peer(self, headers: Mapping[str, str], connection: Hashable) -> Peer | None:
+        """Return the sender of a request if its credentials were verified a moment ago; None for any other. See `peer`."""
+        caller = None
+        with log_failures("authenticate failed for a known caller", self._records):
+            caller = self._hook.known(headers)
+        return None if caller is None else self._peer_of(caller, headers, connection)
+
     async def peer(
         self, headers: Mapping[str, str], connection: Hashable, watch: Watch = unwatched, root: str = ""
     ) -> Peer:
@@ -175,6 +182,9 @@ class Authentication:
             raise HttpRejection(503, "The server could not check your credentials in time. Try again in a moment.")
         if not found:
             raise self._rejection(401, root=root)
+        return self._peer_of(found, headers, connection)
+
+    def _peer_of(self, found: str | Caller, headers: Mapping[str, str], connection: Hashable) -> Peer:
         if "authorization" in headers and self._hook.hides_credentials:
             headers = {name: value for name, value in headers.items() if name != "authorization"}
         if isinstance(found, str):

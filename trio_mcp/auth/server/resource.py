@@ -82,6 +82,11 @@ class ProtectedResource(Authenticator):
         caller = await self._verifier(headers)
         return None if caller is None else self._checked(caller)
 
+    def known(self, headers: Mapping[str, str]) -> Caller | None:
+        """See `Authenticator`."""
+        caller = self._verifier.known(headers)
+        return caller if caller is not None and self._required <= caller.scopes else None
+
     @property
     def public_url(self) -> str | None:
         """See `Authenticator`."""

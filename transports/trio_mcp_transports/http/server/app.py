@@ -25,7 +25,7 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request as 
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import CancelReason
 from trio_mcp.session import Caller, Peer, ServerSession, Service, SharedServer, make_session
-from trio_mcp.session.event_loop import works_on_asyncio
+from trio_mcp.session.event_loop import move_to_trio, works_on_asyncio
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
@@ -282,7 +282,7 @@ class McpApp(ServedApp):
         Args:
             path: of the request, below the one where the application is mounted.
         """
-        return path == self._paths.streamable and self._running is not None and self.authentication is None
+        return path == self._paths.streamable and self._running is not None
 
     async def _serve(self, request: Request) -> Response:
         if request.websocket is not None:
@@ -316,7 +316,10 @@ class McpApp(ServedApp):
         authentication = self.authentication
         if authentication is None:
             return AuthorizedRequest(request, Peer(None, headers, request.connection), None, is_usual)
-        peer = await authentication.peer(headers, request.connection, request.watch, request.root)
+        peer = authentication.known_peer(headers, request.connection)
+        if peer is None:
+            await move_to_trio()
+            peer = await authentication.peer(headers, request.connection, request.watch, request.root)
         if request.record is not None:
             request.record.name_principal(peer.principal)
         expiry = authentication.expiry(headers, peer, self.limits.recheck_seconds)
