@@ -6,19 +6,17 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 import trio
 import trio.lowlevel
+from both_loops import BOUND, Run, beside_trio, in_program, talk, until
 from pydantic import BaseModel
 
-from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError, accept, to_asyncio, tool
+from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError, to_asyncio, tool
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
-from trio_mcp.session.event_loop import await_on_trio
-from trio_mcp.types import ElicitRequestFormParams, ElicitResult, PromptReference
-
-BOUND = 30.0
+from trio_mcp.types import PromptReference
 
 
 @pytest.fixture(params=["legacy", "modern"])
@@ -26,52 +24,9 @@ def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-Run = Callable[[Callable[[], Awaitable[object]]], None]
-
-
-def in_program(main: Callable[[], Awaitable[object]]) -> None:
-    """Run a Trio function as an asyncio program does, in whose loop Trio is a guest."""
-
-    async def program() -> None:
-        await asyncio.wait_for(await_on_trio(main), BOUND)
-
-    asyncio.run(program())
-
-
-def beside_trio(main: Callable[[], Awaitable[object]]) -> None:
-    """Run a Trio function where no asyncio program is; its asyncio code has a loop in a thread."""
-
-    async def bounded() -> None:
-        with trio.fail_after(BOUND):
-            await main()
-
-    trio.run(bounded)
-    assert "trio_mcp asyncio loop" not in {thread.name for thread in threading.enumerate()}
-
-
 @pytest.fixture(params=[in_program, beside_trio])
 def run(request: pytest.FixtureRequest) -> Run:
     return request.param
-
-
-def on_elicit(_asked: ElicitRequestFormParams) -> ElicitResult:
-    return accept(value=2)
-
-
-def talk(server: Server, mode: str, test: Callable[[Client], Awaitable[None]], **options: Any) -> Callable[[], Any]:
-    """Return what opens a client of a server, and runs a test with it."""
-
-    async def main() -> None:
-        async with Client.connect(server, mode=mode, on_elicit=on_elicit, **options) as client:
-            await test(client)
-
-    return main
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let other tasks run until a condition holds; each run is bounded."""
-    while not condition():  # noqa: ASYNC110  what changes it is in another thread, or in the service
-        await trio.sleep(0.001)
 
 
 # to_asyncio

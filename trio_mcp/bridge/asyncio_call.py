@@ -21,13 +21,17 @@ class AsyncioCall(Generic[T]):
 
     `trio.Cancelled` never enters the asyncio task, and `asyncio.CancelledError` never leaves it: a cancel of the Trio task
     cancels the asyncio task, and the Trio task goes on when that one has ended.
+
+    Attributes:
+        awaitable: what is awaited.
+        waiting: the Trio task; None before it waits.
     """
 
     def __init__(self, host: Host, awaitable: Awaitable[T]) -> None:
         self._host = host
-        self._awaitable = awaitable
+        self.awaitable = awaitable
         self._outcome: outcome.Value[T] | outcome.Error | None = None
-        self._waiting: trio.lowlevel.Task | None = None
+        self.waiting: trio.lowlevel.Task | None = None
         self._raise_cancel: Callable[[], Never] | None = None
         # Of the thread of the loop.
         self._task: asyncio.Task[None] | None = None
@@ -41,7 +45,7 @@ class AsyncioCall(Generic[T]):
             RuntimeError: the asyncio code raised `CancelledError` without having been cancelled.
             trio.Cancelled: this task was cancelled, and the asyncio code has ended because of it.
         """
-        self._waiting = trio.lowlevel.current_task()
+        self.waiting = trio.lowlevel.current_task()
         self._host.start(self._start, copy_context())
         await trio.lowlevel.wait_task_rescheduled(self._abort)
         if isinstance(self._outcome, outcome.Value):
@@ -81,17 +85,17 @@ class AsyncioCall(Generic[T]):
             self._host.loop.call_soon(self._cancel)
         # Everything, because a `SystemExit` in a task would end the loop.
         try:
-            self._outcome = outcome.Value(await self._awaitable)
+            self._outcome = outcome.Value(await self.awaitable)
         except BaseException as error:  # noqa: ASYNC103, BLE001  it is raised on Trio
             self._outcome = outcome.Error(error)
         self._go_on()
 
     def _not_begun(self, _task: asyncio.Task[None]) -> None:
         """Go on although the loop has cancelled the task before its first step."""
-        if isinstance(self._awaitable, Coroutine):
-            self._awaitable.close()
+        if isinstance(self.awaitable, Coroutine):
+            self.awaitable.close()
         self._go_on()
 
     def _go_on(self) -> None:
-        assert self._waiting is not None
-        self._host.to_trio(partial(trio.lowlevel.reschedule, self._waiting))
+        assert self.waiting is not None
+        self._host.to_trio(partial(trio.lowlevel.reschedule, self.waiting))

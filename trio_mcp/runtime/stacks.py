@@ -18,17 +18,18 @@ from typing import Final
 import trio
 
 from .threads import Job, ThreadLimiter
+from .watchdog import asyncio_call_of
 
 MAX_STACKS = 8
 """Tasks of a stuck actor whose stacks are shown."""
 AWAITING: Final = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
 """The attributes of a coroutine or generator with its frame, and with what it awaits."""
 
-OURS: Final = (__name__.partition(".")[0], "trio_mcp_transports", "trio", "outcome")
+OURS: Final = (__name__.partition(".")[0], "trio_mcp_transports", "trio", "outcome", "asyncio")
 INSTALLED: Final = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 """Folders with the code of others. Under the first the author's own code may be installed, too."""
 THREADS: Final = "trio._threads"
-LOCKS: Final = "trio._sync"
+LOCKS: Final = ("trio._sync", "asyncio.locks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class CodeLine:
     Attributes:
         file, line, function: the innermost one that is neither of this project nor of another library.
         in_thread: whether it is there in a thread, or waits for one.
-        waits_for: the class of Trio that it waits for there, such as "trio.Lock"; empty if it waits for something else.
+        waits_for: the class of Trio or asyncio that it waits for there, such as "trio.Lock"; empty if it waits for something
+            else.
     """
 
     file: str
@@ -73,7 +75,7 @@ def code_line(task: trio.lowlevel.Task, others: Iterable[trio.lowlevel.Task | No
         innermost.f_lineno,
         innermost.f_code.co_name,
         any(frame.f_globals.get("__name__") == THREADS for frame in frames),
-        next((lock_of(frame) for frame in frames if frame.f_globals.get("__name__") == LOCKS), ""),
+        next((lock_of(frame) for frame in frames if frame.f_globals.get("__name__") in LOCKS), ""),
     )
 
 
@@ -87,9 +89,9 @@ def is_installed(frame: FrameType) -> bool:
 
 
 def lock_of(frame: FrameType) -> str:
-    """Return the class of Trio of which a frame runs a method."""
+    """Return the class of Trio or asyncio of which a frame runs a method."""
     locals_: Mapping[str, object] = frame.f_locals
-    return f"trio.{type(locals_.get('self')).__name__}"
+    return f"{module_of(frame)}.{type(locals_.get('self')).__name__}"
 
 
 def frames_in_thread(frames: Sequence[FrameType]) -> list[FrameType]:
@@ -116,15 +118,17 @@ def stack(task: trio.lowlevel.Task) -> str:
 
 
 def await_frames(waiting: object) -> Iterator[tuple[FrameType, int]]:
-    """Yield the frames of a coroutine and of what it awaits, from the outside in, with their line numbers."""
+    """Yield the frames of a coroutine and of what it awaits, on asyncio too, from the outside in, with their line numbers."""
     # `Task.iter_await_frames` stops at an object that has an `__await__`, and what it runs may be the author's code.
     while waiting is not None:
         for frame_name, next_name in AWAITING:
             if hasattr(waiting, frame_name):
                 frame: FrameType | None = getattr(waiting, frame_name)
+                call = None
                 if frame is not None:
                     yield frame, frame.f_lineno
-                waiting = getattr(waiting, next_name)
+                    call = asyncio_call_of(frame, "result")
+                waiting = getattr(waiting, next_name) if call is None else call.awaitable
                 break
         else:
             # Python's own wrappers show what they run to the garbage collector only.

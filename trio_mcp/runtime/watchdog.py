@@ -31,6 +31,7 @@ import threading
 from collections.abc import Callable, Sequence
 from traceback import StackSummary, walk_stack
 from types import FrameType
+from typing import Protocol
 
 import trio
 
@@ -46,6 +47,7 @@ IDLE_PROBES_BEFORE_SLEEP = 40
 
 IMPORTERS = ("importlib", "_frozen_importlib")
 OURS = __name__.partition(".")[0]
+BRIDGE = "trio_mcp.bridge.asyncio_call"
 
 JOIN_TIMEOUT = 1.0
 """Seconds that `close` waits for the thread, which may be blocked by the log handler."""
@@ -151,14 +153,39 @@ class Watchdog:
         )
 
 
+class AsyncioCall(Protocol):
+    """What is of interest here of a call of `trio_mcp.bridge.asyncio_call`.
+
+    Attributes:
+        awaitable: the author's code, which runs on asyncio.
+        waiting: the Trio task that waits for it.
+    """
+
+    awaitable: object
+    waiting: trio.lowlevel.Task | None
+
+
+def asyncio_call_of(frame: FrameType, method: str) -> AsyncioCall | None:
+    """Return the call from Trio to asyncio of which a frame runs a method; None if it runs none."""
+    # By their names: a program of Trio alone does not load the bridge.
+    if frame.f_code.co_name != method or frame.f_globals.get("__name__") != BRIDGE:
+        return None
+    call: AsyncioCall = frame.f_locals["self"]
+    return call
+
+
 def step_of(innermost: FrameType | None) -> tuple[list[FrameType], trio.lowlevel.Task | None]:
     """Return the frames of the step that the loop's thread executes, outermost first, and its task, or None.
 
-    None means that the loop is between two steps, or that Trio's internals have changed.
+    The task of a step of asyncio is the Trio task that waits for it. None means that the loop is between two steps, or that
+    Trio's internals have changed.
     """
     # Trio has no way to ask for the running task from another thread, so it is read from a local variable of Trio's own loop.
     frames: list[FrameType] = []
     for frame, _ in () if innermost is None else walk_stack(innermost):
+        call = asyncio_call_of(frame, "_run")
+        if call is not None:
+            return frames[::-1], call.waiting
         if frame.f_code.co_name == "unrolled_run":
             task = frame.f_locals.get("task")
             return frames[::-1], task if isinstance(task, trio.lowlevel.Task) else None
