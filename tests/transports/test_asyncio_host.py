@@ -191,6 +191,47 @@ def test_the_signals_of_the_host_are_handled_in_front_of_it_and_restored(drain: 
         signal.signal(signal.SIGTERM, earlier)
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no SIGUSR1")
+def test_the_tree_of_each_application_is_logged_at_a_signal_that_would_end_the_host(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def logged() -> list[str]:
+        return [record.getMessage().split()[3] for record in caplog.records if record.name == "trio_mcp.tree"]
+
+    async def main() -> None:
+        first = asgi_app({"/shop": shop(), "/garden": Server("garden")})
+        second = asgi_app(Server("second"))
+        async with first.lifespan():
+            async with second.lifespan():
+                signal.raise_signal(signal.SIGUSR1)
+                await until(lambda: len(logged()) == 3)
+            signal.raise_signal(signal.SIGUSR1)
+            await until(lambda: len(logged()) == 5)
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+
+    run(main)
+    assert [*map(str, logged())] == ["shop", "garden", "second", "shop", "garden"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no SIGUSR1")
+@pytest.mark.parametrize("drain", [10.0, None])
+def test_a_signal_that_the_program_handles_is_left_to_it(drain: float | None) -> None:
+    def host(_number: int, _frame: FrameType | None) -> None: ...
+
+    async def main() -> None:
+        async with asgi_app(shop(), drain=drain).lifespan():
+            found.append(signal.getsignal(signal.SIGUSR1))
+
+    found = list[object]()
+    for handler in (host, signal.SIG_IGN):
+        earlier = signal.signal(signal.SIGUSR1, handler)
+        try:
+            run(main)
+        finally:
+            signal.signal(signal.SIGUSR1, earlier)
+    assert found == [host, signal.SIG_IGN]
+
+
 def test_signals_are_left_alone_outside_of_the_main_thread() -> None:
     async def main() -> None:
         before = signal.getsignal(signal.SIGTERM)

@@ -149,10 +149,15 @@ async def log_trees(received: AsyncIterator[int]) -> None:
     """Log the trees of the services of this process at each signal, until cancelled."""
     async for _ in received:
         for service in tuple(_shown):
-            tree = service.tree()
-            # As a warning, so that it is seen at the default level. The tree has the texts of clients in one line each, without
-            # control characters.
-            logger.warning("what runs now:\n%s", tree, extra={"fields": {"tree": tree.to_json()}})
+            log_tree(service)
+
+
+def log_tree(service: Service) -> None:
+    """Log the tree of a service."""
+    tree = service.tree()
+    # As a warning, so that it is seen at the default level. The tree has the texts of clients in one line each, without control
+    # characters.
+    logger.warning("what runs now:\n%s", tree, extra={"fields": {"tree": tree.to_json()}})
 
 
 # The services in which a server runs, and what is announced to their clients. Its methods work in any thread.

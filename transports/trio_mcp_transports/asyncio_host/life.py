@@ -12,19 +12,29 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
 import trio
 
 from trio_mcp.bridge import Guest, hold_guest
+from trio_mcp.server.running import log_tree
+from trio_mcp.session import Service
 from trio_mcp.session.event_loop import await_on_trio
 
 from ..asgi.adapter import Receive, Scope, Send
 from .direct import HostedRequest, RespondingApp
 from .relay import Relay
+
+
+class ServingApp(Protocol):
+    """The application of one server."""
+
+    @property
+    def service(self) -> Service:
+        """Its running service. Raises `RuntimeError` before it has started."""
 
 
 class HostedApp(RespondingApp, Protocol):
@@ -37,6 +47,10 @@ class HostedApp(RespondingApp, Protocol):
 
     residence: Residence | None
     drain_seconds: float | None
+
+    @property
+    def apps(self) -> Mapping[str, ServingApp]:
+        """The applications of single servers."""
 
     @property
     def is_run_by_host(self) -> bool:
@@ -121,23 +135,27 @@ class Residence:
         self._app = app
         self._has_begun = False
         self._previous: dict[int, Callable[[int, FrameType | None], object]] = {}
+        self._tree_signal = TreeSignal(app, guest.loop)
         self._draining: asyncio.Task[None] | None = None
 
     def __enter__(self) -> None:
         self.guest.hold()
-        is_main = threading.current_thread() is threading.main_thread()
-        for number in (signal.SIGTERM, signal.SIGINT) if is_main and self._app.drain_seconds is not None else ():
+        if self._app.drain_seconds is None or threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
             handler = signal.getsignal(number)
             # Only in front of what the host has set.
             if callable(handler) and handler is not signal.default_int_handler:
                 self._previous[number] = handler
                 signal.signal(number, self._heard)
+        self._tree_signal.take()
 
     def __exit__(self, *_error: object) -> None:
         for number, handler in self._previous.items():
             # Unless the host has set another one meanwhile.
             if signal.getsignal(number) == self._heard:
                 signal.signal(number, handler)
+        self._tree_signal.release()
         self.guest.release()
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
@@ -162,3 +180,45 @@ class Residence:
         await self._app.drain(self._app.drain_seconds or 0.0)
         if not self._app.is_run_by_host:
             await self._app.stop()
+
+
+class TreeSignal:
+    """SIGUSR1, which would end the process: it logs what runs, unless the program handles or ignores it."""
+
+    def __init__(self, app: HostedApp, loop: asyncio.AbstractEventLoop) -> None:
+        self._app = app
+        self._loop = loop
+        self._number: signal.Signals | None = getattr(signal, "SIGUSR1", None)
+        self._is_taken = False
+        self._earlier: TreeSignal | None = None
+        """That of another application in this process."""
+
+    def take(self) -> None:
+        """Handle it, if nothing else does. For the main thread only."""
+        if self._number is None:
+            return
+        handler = signal.getsignal(self._number)
+        owner = getattr(handler, "__self__", None)
+        self._earlier = owner if isinstance(owner, TreeSignal) else None
+        if handler is signal.SIG_DFL or self._earlier is not None:
+            self._is_taken = True
+            signal.signal(self._number, self._heard)
+
+    def release(self) -> None:
+        """Leave it to the one before, unless a later one has it, which goes on without this."""
+        if self._is_taken and self._number is not None:
+            self._is_taken = False
+            if signal.getsignal(self._number) == self._heard:
+                signal.signal(self._number, signal.SIG_DFL if self._earlier is None else self._earlier._heard)  # noqa: SLF001
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        if self._earlier is not None:
+            self._earlier._heard(number, frame)  # noqa: SLF001
+        if self._is_taken:
+            self._loop.call_soon_threadsafe(self._log)
+
+    def _log(self) -> None:
+        for app in self._app.apps.values():
+            # Raised while it starts.
+            with suppress(RuntimeError):
+                log_tree(app.service)
