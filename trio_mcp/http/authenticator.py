@@ -58,6 +58,10 @@ Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | Caller |
 """An async function from the headers of a request (names in lower case) to its principal or `Caller`, or None to reject it."""
 
 
+Move: TypeAlias = Callable[[Callable[..., object]], Callable[..., object]]
+"""Returns a function of the author as it is to be called, such as on asyncio."""
+
+
 class Authenticator(ABC):
     """A hook for `authenticate=` that also says how to authenticate."""
 
@@ -98,6 +102,10 @@ class Authenticator(ABC):
         An asyncio host calls it outside of Trio, so that most requests need no task there. By default there is none.
         """
         return None
+
+    def with_functions(self, move: Move) -> Authenticator:  # noqa: ARG002  most have none
+        """Return this hook with the functions of the author in it as `move` returns them."""
+        return self
 
     def check(self) -> None:  # noqa: B027  most have nothing to check
         """Raise `ValueError` if the settings are incomplete; called by `HttpOptions`."""

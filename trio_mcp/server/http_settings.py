@@ -22,7 +22,10 @@ def check_http(http: object) -> HttpOptions:
 
 
 def on_asyncio(http: HttpOptions) -> HttpOptions:
-    """Return options whose `authenticate` runs on asyncio, if it is a function; an object of this package stays on Trio."""
+    """Return options whose `authenticate` runs on asyncio, if it is a function; of an object only its functions do."""
+    with_functions = getattr(http.authenticate, "with_functions", None)
+    if with_functions is not None:
+        return replace(http, authenticate=with_functions(server.asyncio_bodies.on_asyncio))
     if not inspect.iscoroutinefunction(http.authenticate):
         return http
     return replace(http, authenticate=cast("Authenticate", server.asyncio_bodies.on_asyncio(http.authenticate)))

@@ -15,6 +15,7 @@ import trio
 from ...base.checks import check_int, check_str, mistake
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from ...mcp_json import OAuthClient
+from ...session.event_loop import at_home
 from .. import client as late
 from ..uris import split_url
 from .authorizer import Authorizer, open_authorizer
@@ -34,6 +35,11 @@ async def open_system_browser(url: str) -> None:
     """Open a URL in the browser of the user. Raises `NoBrowser` if there is none."""
     if not await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True):
         raise NoBrowser
+
+
+async def open_at_home(browser: OpenBrowser, url: str) -> str | None:
+    """Open a URL with a function of the program, which runs where the client was opened."""
+    return await at_home(browser(url))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,7 +103,7 @@ class OAuth:
             issuer=self.issuer,
             scopes=self.scopes,
             key=None if self.private_key is None else PrivateKey(self.private_key),
-            browser=self.browser or open_system_browser,
+            browser=open_system_browser if self.browser is None else partial(open_at_home, self.browser),
             interactive=self.interactive,
             redirect_port=self.redirect_port,
             dpop=self.dpop,
@@ -264,7 +270,7 @@ async def assertion_of(source: Assertion, name: str) -> str:
         return source
     try:
         found: object = source()
-        found = await found if isawaitable(found) else found
+        found = await at_home(found) if isawaitable(found) else found
     # Whatever a function of the program raises: its text may have the assertion.
     except Exception as error:  # noqa: BLE001
         text = f"the function {name}= failed with {type(error).__name__}"

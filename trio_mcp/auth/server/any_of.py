@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from ...http.authenticator import CannotVerify, CredentialsRejected
+from ...http.authenticator import CannotVerify, CredentialsRejected, Move
 from ...session import Caller
 from .jwt import issuer_in
 from .verifier import Complete, Verifier, check_verifier, refused
@@ -57,6 +57,10 @@ class AnyOf(Verifier):
     def bound(self, audience: str, complete: Complete) -> Verifier:
         """See `Verifier`."""
         return AnyOf([each.bound(audience, complete) for each in self.members])
+
+    def with_functions(self, move: Move) -> Verifier:
+        """See `Authenticator`."""
+        return AnyOf([each.with_functions(move) for each in self.members])
 
     def owns(self, token: str, issuer: str | None) -> bool | None:
         """Whether one of the verifiers does."""

@@ -21,8 +21,9 @@ import time
 from base64 import urlsafe_b64decode
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias, cast
 
 from joserfc.errors import JoseError
 from joserfc.jws import CompactSignature, JWSRegistry, extract_compact, validate_compact
@@ -31,7 +32,7 @@ from typing_extensions import override
 
 from ...base.checks import check_async, check_seconds, check_str
 from ...errors import RemoteProtocolError
-from ...http.authenticator import CannotVerify
+from ...http.authenticator import CannotVerify, Move
 from ...protocol.strict_json import loads
 from ...types import JsonObject, JsonValue
 from .claims import ClaimsSettings, ClaimsVerifier, check_unbound, checked_principal, number_in
@@ -157,6 +158,14 @@ class JwtVerifier(ClaimsVerifier[JwtSettings]):
         self._registry = TokenRegistry(algorithms=settings.algorithms, strict_check_header=False)
         self._given = None if settings.keys is None else given_keys(settings.keys)
         self._keys = IssuerKeys(settings.issuer, settings.jwks, self._cache.clear)
+
+    def with_functions(self, move: Move) -> Verifier:
+        """See `Authenticator`. Both have one cache."""
+        moved = copy(self)
+        if self._settings.check is not None:
+            check = cast("ClaimsCheck", move(self._settings.check))
+            moved._settings = replace(self._settings, check=check)  # noqa: SLF001  a copy of this
+        return moved
 
     @override
     def owns(self, token: str, issuer: str | None) -> bool | None:

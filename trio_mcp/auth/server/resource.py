@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from types import MappingProxyType
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from ...base.checks import check_str
 from ...base.logs import peer_logger
-from ...http.authenticator import Authenticator, CredentialsRejected
+from ...http.authenticator import Authenticator, CredentialsRejected, Move
 from ...protocol.strict_json import dumps
 from ...session import Caller
 from ...session.envelope import check_scopes
@@ -105,6 +106,12 @@ class ProtectedResource(Authenticator):
         if not self._required <= caller.scopes:
             raise CredentialsRejected(403, "insufficient_scope", "the token lacks a required scope", self._required)
         return caller
+
+    def with_functions(self, move: Move) -> ProtectedResource:
+        """See `Authenticator`."""
+        moved = copy(self)
+        moved._verifier = self._verifier.with_functions(move)  # noqa: SLF001  a copy of this
+        return moved
 
     def check(self) -> None:
         """See `Authenticator`."""

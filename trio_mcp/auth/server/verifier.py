@@ -13,7 +13,7 @@ import trio
 
 from ...base.checks import mistake
 from ...errors import AuthorizationError
-from ...http.authenticator import Authenticator, CredentialsRejected
+from ...http.authenticator import Authenticator, CredentialsRejected, Move
 from ...session import Caller
 from ..addresses import Reach, check_url
 
@@ -131,6 +131,10 @@ class Verifier(Authenticator):
             audience: the URI of the resource, which counts unless the verifier has one.
             complete: called with each caller, before it is cached.
         """
+
+    def with_functions(self, move: Move) -> Verifier:  # noqa: ARG002  most have none
+        """See `Authenticator`."""
+        return self
 
     @abstractmethod
     def owns(self, token: str, issuer: str | None) -> bool | None:
