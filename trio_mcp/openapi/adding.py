@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import urlsplit
 
 import trio
 
+from .. import server as late
 from ..base.checks import check_callable, check_instance, check_int, check_names, check_seconds, mistake
 from ..base.logs import peer_logger
 from ..errors import ToolError
 from ..server.server import Server
 from ..server.tool_options import ToolKeywords
+from ..server.values.callables import is_async
 from ..types import JsonObject
 from .calls import CredentialSource, OperationCaller
 from .documents import DocumentSource, load_document, parse_document
@@ -98,6 +101,7 @@ class OpenApiKeywords(TypedDict, total=False):
         slashes: values in a path may have slashes, which are sent as `%2F`. Many servers take that for a slash, so that
             such a value could call another operation; by default it is refused.
         output_schemas: False for tools without output schemas, for an API that does not return what its document declares.
+        asyncio: run the client, and `credentials` if it is async, on asyncio; by default as the server does.
         strict: raise `OpenApiError` if an operation that is selected cannot become a tool, instead of leaving it out.
         limits: the limits of the document and of responses.
     """
@@ -111,6 +115,7 @@ class OpenApiKeywords(TypedDict, total=False):
     timeout: float
     slashes: bool
     output_schemas: bool
+    asyncio: bool
     strict: bool
     limits: OpenApiLimits
 
@@ -225,11 +230,24 @@ def add_document(
     report = OpenApiReport((), tuple(left_out))
     if options.get("strict", False) and report.impossible:
         raise OpenApiError(left_out_text(report.impossible))
+    if options.get("asyncio", server.runs_on_asyncio):
+        client, options = on_asyncio(client, options)
     offers = offers_of(plans, [each.operation for each in raw], client, base_url, options)
     register(server, offers)
     if report.impossible:
         logger.warning("left out of the OpenAPI document: %s", left_out_text(report.impossible))
     return replace(report, taken=tuple(offer.taken for offer in offers))
+
+
+def on_asyncio(client: HttpClient[RequestT], options: OpenApiKeywords) -> tuple[HttpClient[RequestT], OpenApiKeywords]:
+    """Return the client and the options with the author's code in them running on asyncio; the rest of a call runs on Trio."""
+    # By its name: a program of Trio alone does not load it.
+    openapi = import_module("trio_mcp.openapi.asyncio_client")
+    credentials = options.get("credentials")
+    if credentials is not None and is_async(credentials):
+        options = {**options, "credentials": cast("CredentialSource", late.asyncio_bodies.on_asyncio(credentials))}
+    moved: HttpClient[RequestT] = openapi.AsyncioClient(client)
+    return moved, options
 
 
 def offers_of(
@@ -272,7 +290,7 @@ def check_options(options: OpenApiKeywords) -> None:
     for name in ("credentials", "tool_options"):
         if name in options:
             check_callable(name, cast("dict[str, object]", options)[name])
-    for name in ("slashes", "output_schemas", "strict"):
+    for name in ("slashes", "output_schemas", "strict", "asyncio"):
         check_instance(name, cast("dict[str, object]", options).get(name, False), bool, "True or False")
 
 

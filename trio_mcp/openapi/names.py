@@ -255,7 +255,9 @@ def add_tool(server: Server, caller: OperationCaller[RequestT], options: ToolKey
         return (await caller.answer(arguments, ctx.caller, keep_until_end(ctx))).result
 
     call.__name__ = call.__qualname__ = str(options.get("name"))
-    server.add_tool(call, **options)
+    # Also where the functions of the author run on asyncio: this one waits on Trio.
+    whole: ToolKeywords = {**options, "asyncio": False}
+    server.add_tool(call, **whole)
 
 
 def resource_uri(plan: OperationPlan) -> str | None:
@@ -284,7 +286,7 @@ def is_variable(name: str) -> bool:
 def add_resource(server: Server, caller: OperationCaller[RequestT], uri: str, options: ToolKeywords) -> None:
     """Register an operation as a resource, or as a resource template. Raises as `Server.add_resource` does."""
     name, description = str(options.get("name")), str(options.get("description"))
-    server.add_resource(uri, reader_of(caller, uri), name=name, description=description)
+    server.add_resource(uri, reader_of(caller, uri), name=name, description=description, asyncio=False)
 
 
 def reader_of(caller: OperationCaller[RequestT], uri: str) -> Callable[..., Awaitable[object]]:
