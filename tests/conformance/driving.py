@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 import trio
@@ -115,19 +116,23 @@ class Driver:
         return folder
 
 
-@asynccontextmanager
-async def served(log: Path, *, relayed: bool = False) -> AsyncIterator[str]:
-    """The URL of the everything server, for the length of the block. What it says goes into `log`.
+class Served(Enum):
+    """How the everything server is reached: the arguments of Python."""
 
-    Args:
-        relayed: the URL is that of a proxy, which starts a server for each session.
+    ALONE = (str(SERVER), "http", "0")
+    RELAYED = (str(RELAY), "http", sys.executable, str(SERVER))
+    """By a proxy, which starts a server for each session."""
+    ON_UVICORN = (str(HERE / "on_uvicorn.py"),)
+
+
+@asynccontextmanager
+async def served(log: Path, server: Served = Served.ALONE) -> AsyncIterator[str]:
+    """The URL of the everything server, for the length of the block. What it says goes into `log`.
 
     Raises:
         SetupError: it did not start to serve.
     """
-    command = [sys.executable, str(SERVER), "http", "0"]
-    if relayed:
-        command = [sys.executable, str(RELAY), "http", sys.executable, str(SERVER)]
+    command = [sys.executable, *server.value]
     with log.open("wb") as said:
         process = await trio.lowlevel.open_process(
             command, stderr=said, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": IMPORTS}

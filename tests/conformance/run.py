@@ -9,6 +9,7 @@ examples:
   python tests/conformance/run.py --only '^client .*sse-retry' one scenario, in each selection that has it
   python tests/conformance/run.py --only 'required @2026'      one selection of each side
   python tests/conformance/run.py --relayed --only sampling    what matches, with the proxy of `trio-mcp backfill` in between
+  python tests/conformance/run.py --uvicorn --only '^server'   the server on uvicorn, with asyncio
   python tests/conformance/run.py --write                      everything, and the table into docs/internals/conformance.md
 
 exit status: 0 everything passed; 1 something failed, was skipped or is missing; 2 it could not be run.
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import trio
-from driving import ROOT, Driver, Ran, served
+from driving import ROOT, Driver, Ran, Served, served
 from report import markdown, printed, written_into
 from selections import SELECTIONS, Selection, scenarios_of
 from suites import ALPHA, STABLE, SetupError, Suite, default_cache, install_suites
@@ -50,7 +51,7 @@ def main() -> int:
         if options.list:
             print(*(row(one.selection, name) for one in chosen for name in one.scenarios), sep="\n")
             return 0
-        results = trio.run(partial(run_all, chosen, suites, fresh(options.results), relayed=options.relayed))
+        results = trio.run(partial(run_all, chosen, suites, fresh(options.results), options.server))
         return concluded(results, chosen, options.results, write=options.write)
     except SetupError as error:
         print(f"conformance: {error}", file=sys.stderr)
@@ -71,10 +72,13 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--results", type=Path, default=ROOT / "build" / "conformance", metavar="DIR", help="where the results go"
     )
-    parser.add_argument("--relayed", action="store_true", help="put a proxy in front of the server")
+    server = parser.add_mutually_exclusive_group()
+    add = partial(server.add_argument, action="store_const", dest="server", default=Served.ALONE)
+    add("--relayed", const=Served.RELAYED, help="put a proxy in front of the server")
+    add("--uvicorn", const=Served.ON_UVICORN, help="serve on uvicorn, with asyncio")
     options = parser.parse_args()
-    if options.write and (options.only or options.relayed):
-        parser.error("--write needs a whole run, so it does not go with --only or --relayed")
+    if options.write and (options.only or options.server is not Served.ALONE):
+        parser.error("--write needs a whole run, so it does not go with --only, --relayed or --uvicorn")
     return options
 
 
@@ -106,10 +110,10 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
-async def run_all(chosen: Sequence[Chosen], suites: dict[str, Suite], folder: Path, *, relayed: bool) -> list[Ran]:
+async def run_all(chosen: Sequence[Chosen], suites: dict[str, Suite], folder: Path, server: Served) -> list[Ran]:
     """Run what was chosen, one after the other, and say of each how it went."""
     results: list[Ran] = []
-    async with served(folder / "server.log", relayed=relayed) as url:
+    async with served(folder / "server.log", server) as url:
         driver = Driver(suites, folder, url)
         for one in chosen:
             ran = await driver.run(one.selection, one.scenarios, whole=one.whole)
