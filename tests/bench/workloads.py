@@ -74,7 +74,7 @@ def on_uvicorn() -> Iterator[Workload]:
     authenticated = {**host, "BENCH_HTTP": "authenticate"}
     yield calls("authenticate", ", `authenticate=`", headers=token, variables=authenticated)
     authenticated["BENCH_ASYNCIO"] = "1"
-    yield calls("authenticate-asyncio", ", both", headers=token, variables=authenticated)
+    yield calls("auth-asyncio", ", both", headers=token, variables=authenticated)
 
 
 WORKLOADS: dict[str, Workload] = {
