@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from asyncio_scenarios import on_asyncio, stepped_loops
 from scenarios import (
     Scenario,
     a_batch,
@@ -128,6 +129,19 @@ def test_a_conversation_leaves_nothing_wherever_it_is_interrupted(scenario: Scen
 def test_a_plain_function_in_a_thread_leaves_nothing(mode: str) -> None:
     with threads_in_turns():
         swept(called("threaded"), mode)
+
+
+@eras
+@pytest.mark.parametrize("tool", ["plainly", "asking_twice", "cleaning", "grouped", "stepping"])
+def test_a_body_on_asyncio_leaves_nothing(tool: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stepped_loops(monkeypatch):
+        swept(called(tool), mode, on_asyncio)
+
+
+@eras
+def test_a_body_on_asyncio_that_fails_leaves_nothing_and_is_logged(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stepped_loops(monkeypatch):
+        swept(called("raising_later"), mode, on_asyncio, logs=["the tool raising_later failed"])
 
 
 @eras

@@ -48,12 +48,18 @@ class AsyncioCall(Generic[T]):
         self.waiting = trio.lowlevel.current_task()
         self._host.start(self._start, copy_context())
         await trio.lowlevel.wait_task_rescheduled(self._abort)
-        if isinstance(self._outcome, outcome.Value):
-            return self._outcome.value
-        if self._outcome is not None and not isinstance(self._outcome.error, asyncio.CancelledError):
-            self._outcome.unwrap()
-        if self._raise_cancel is not None:
-            self._raise_cancel()
+        found, self._outcome = self._outcome, None
+        raise_cancel, self._raise_cancel = self._raise_cancel, None
+        try:
+            if isinstance(found, outcome.Value):
+                return found.value
+            if found is not None and not isinstance(found.error, asyncio.CancelledError):
+                found.unwrap()
+        finally:
+            # The traceback of its error refers to this frame, and to this object.
+            del found
+        if raise_cancel is not None:
+            raise_cancel()
         # The loop cancels its tasks when it ends, and Trio with them.
         await trio.lowlevel.checkpoint_if_cancelled()
         raise RuntimeError("asyncio code was cancelled by asyncio, and not by its caller")

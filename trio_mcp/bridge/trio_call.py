@@ -50,8 +50,13 @@ class TrioCall(Generic[T]):
             await wait_through_cancels(self._ended, partial(self._host.to_trio, self._scope.cancel))
         finally:
             self._host.calls.discard(self)
-        if self._outcome is not None:
-            return self._outcome.unwrap()
+        found, self._outcome = self._outcome, None
+        try:
+            if found is not None:
+                return found.unwrap()
+        finally:
+            # The traceback of its error refers to this frame, and to this object.
+            del found
         if self._nursery is not None and self._nursery.cancel_scope.cancel_called:
             raise asyncio.CancelledError
         raise RuntimeError(ENDED)
@@ -87,8 +92,12 @@ class TrioCall(Generic[T]):
         cancelled, rest = split_group(error, trio.Cancelled)
         if rest is not None:
             self._outcome = outcome.Error(rest)
-        if cancelled is not None:
-            raise cancelled
+        try:
+            if cancelled is not None:
+                raise cancelled
+        finally:
+            # Their tracebacks refer to this frame.
+            del error, cancelled, rest
 
 
 async def wait_through_cancels(future: asyncio.Future[None], on_cancel: Callable[[], object] | None = None) -> None:

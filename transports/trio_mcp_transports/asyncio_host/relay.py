@@ -96,8 +96,12 @@ class Relay:
         cancelled, rest = split_group(error, trio.Cancelled)
         # A cancel that is not of this scope is the end of Trio.
         self._outcome = outcome.Error(RuntimeError(ENDED) if rest is None else rest)
-        if cancelled is not None:
-            raise cancelled
+        try:
+            if cancelled is not None:
+                raise cancelled
+        finally:
+            # Their tracebacks refer to this frame.
+            del error, cancelled, rest
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():
