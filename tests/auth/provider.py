@@ -81,5 +81,5 @@ def use(monkeypatch: pytest.MonkeyPatch, *providers: Provider) -> None:
         (provider,) = [each for each in providers if url.startswith(f"{each.url}/")]
         return await provider.fetch(url, reach, **options)
 
-    monkeypatch.setattr("trio_mcp.auth.server.metadata.fetch", fetch)
-    monkeypatch.setattr("trio_mcp.auth.server.introspection.fetch", fetch)
+    for place in ("client.driver", "server.jwks", "server.introspection"):
+        monkeypatch.setattr(f"trio_mcp.auth.{place}.fetch", fetch)

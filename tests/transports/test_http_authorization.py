@@ -603,7 +603,7 @@ async def test_no_token_or_secret_is_in_any_log_error_or_repr(
             ProtectedResource(RESOURCE, listed),
         ):
             monkeypatch.setattr("trio_mcp.auth.server.introspection.fetch", failing)
-            monkeypatch.setattr("trio_mcp.auth.server.metadata.fetch", failing)
+            monkeypatch.setattr("trio_mcp.auth.client.driver.fetch", failing)
             async with guarded(hook, access_log=True) as peer:
                 for value in (
                     canary,

@@ -86,7 +86,7 @@ async def test_connections_that_wait_for_a_slow_provider_leave_the_others_alone(
 ) -> None:
     slow, home, port = SlowProvider(), TestIssuer(), free_port()
     resource = f"http://127.0.0.1:{port}/mcp"
-    monkeypatch.setattr("trio_mcp.auth.server.metadata.fetch", slow.fetch)
+    monkeypatch.setattr("trio_mcp.auth.client.driver.fetch", slow.fetch)
     verifier = any_of(jwt("https://slow.test", realm="slow"), jwt(home.url, keys=home.jwks))
     far = TestIssuer("https://slow.test").token("far", audience=resource)
     good = home.token("alice", audience=resource)

@@ -40,13 +40,7 @@ class ServerMetadata:
 
     @classmethod
     def of(cls, document: JsonObject, issuer: str) -> ServerMetadata:
-        """Return the metadata in a document. Raises `AuthorizationError` if it is that of another issuer (M-AUTH-1c)."""
-        # As text: a slash counts (RFC 8414, 3.3).
-        if document.get("issuer") != issuer:
-            raise AuthorizationError(
-                f"the metadata at {shown_url(issuer)} names another issuer: {shown(str(document.get('issuer')))}",
-                kind=Kind.ISSUER,
-            )
+        """Return the metadata in a document."""
         return cls(
             issuer=issuer,
             token_endpoint=text_member(document, "token_endpoint"),
@@ -129,10 +123,25 @@ def check_issuer(issuers: Sequence[str], issuer: str | None) -> None:
 
 def server_metadata(issuer: str) -> Steps[ServerMetadata]:
     """Return the metadata of an authorization server. Raises `AuthorizationError`."""
-    document = yield from first_document(lambda: server_documents(issuer), "the metadata of the authorization server")
+    return ServerMetadata.of((yield from issuer_document(issuer)), issuer)
+
+
+def issuer_document(issuer: str) -> Steps[JsonObject]:
+    """Return the metadata of an authorization server as it is (RFC 8414, 3; OpenID Connect Discovery, 4).
+
+    Raises:
+        AuthorizationError: there is none, or it is that of another issuer (M-AUTH-1c).
+    """
+    name = shown(shown_url(issuer))
+    document = yield from first_document(lambda: server_documents(issuer), f"the metadata of {name}")
     if document is None:
-        raise AuthorizationError(f"{shown(shown_url(issuer))} publishes no metadata (RFC 8414)", kind=Kind.METADATA)
-    return ServerMetadata.of(document, issuer)
+        places = ", ".join(server_documents(issuer))
+        raise AuthorizationError(f"{name} publishes no metadata (RFC 8414): {places}", kind=Kind.METADATA)
+    # As text: a slash counts (RFC 8414, 3.3).
+    if document.get("issuer") != issuer:
+        named = shown(str(document.get("issuer")))
+        raise AuthorizationError(f"the metadata of {name} is that of another issuer: {named}", kind=Kind.ISSUER)
+    return document
 
 
 def first_document(places: Callable[[], list[str]], what: str) -> Steps[JsonObject | None]:

@@ -19,7 +19,7 @@ from ...types import JsonObject
 from ..addresses import Reach
 from ..fetching import fetch
 from .claims import ClaimsSettings, ClaimsVerifier, check_unbound, number_in
-from .metadata import REFRESH_SECONDS, SharedRefresh, endpoint_in, issuer_metadata, read
+from .metadata import REFRESH_SECONDS, SharedRefresh, issuer_endpoint
 from .verifier import Complete, Verified, Verifier, check_endpoint, digest, refused
 
 CACHE_SECONDS: Final = 30.0
@@ -143,8 +143,7 @@ class IntrospectionVerifier(ClaimsVerifier[IntrospectionSettings]):
             return self._checked(await self._post(self._endpoint, token))
 
     async def _discover(self) -> None:
-        metadata = await issuer_metadata(self.issuer)
-        self._endpoint = endpoint_in(metadata, "introspection_endpoint", self.issuer)
+        self._endpoint = await issuer_endpoint(self.issuer, "introspection_endpoint")
 
     async def _post(self, endpoint: str, token: str) -> JsonObject:
         # Both parts are encoded as in a form (RFC 6749, 2.3.1).
@@ -153,11 +152,11 @@ class IntrospectionVerifier(ClaimsVerifier[IntrospectionSettings]):
         form = {"token": token, "token_type_hint": "access_token"}
         try:
             reply = await fetch(endpoint, Reach.CONFIGURED, form=form, headers=headers, seconds=REFRESH_SECONDS)
+            if reply.status != 200:
+                raise CannotVerify(f"{endpoint} answered HTTP {reply.status}; check client_id and client_secret")
+            return reply.document(f"the answer of {endpoint}")
         except AuthorizationError as error:
             raise CannotVerify(str(error)) from None
-        if reply.status != 200:
-            raise CannotVerify(f"{endpoint} answered HTTP {reply.status}; check client_id and client_secret")
-        return read(reply, f"the answer of {endpoint}")
 
     def _checked(self, answer: JsonObject) -> Verified:
         # `true`, not something that counts as true (RFC 7662, 2.2).

@@ -24,7 +24,9 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey, import_key
 from ...base.logs import peer_logger
 from ...http.authenticator import CannotVerify
 from ...types import JsonObject
-from .metadata import SharedRefresh, endpoint_in, get, issuer_metadata, read
+from ..addresses import Reach
+from ..fetching import fetch
+from .metadata import SharedRefresh, issuer_endpoint
 
 logger = peer_logger("trio_mcp.auth")
 
@@ -154,11 +156,11 @@ class IssuerKeys:
     async def _load(self) -> None:
         url = self._url
         if url is None:
-            url = endpoint_in(await issuer_metadata(self._issuer), "jwks_uri", self._issuer)
-        reply = await get(url)
+            url = await issuer_endpoint(self._issuer, "jwks_uri")
+        reply = await fetch(url, Reach.CONFIGURED)
         if reply.status != 200:
             raise CannotVerify(f"{url} answered HTTP {reply.status}")
-        keys = KeySet(read(reply, f"the key set at {url}"))
+        keys = KeySet(reply.document(f"the key set at {url}"))
         self._fetched = trio.current_time()
         self._fresh_until = self._fetched + fresh_seconds(reply.headers.get("cache-control", ""))
         changed = self._keys is None or self._keys.document != keys.document

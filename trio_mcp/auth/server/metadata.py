@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -10,13 +11,12 @@ from typing import Final
 import trio
 
 from ...base.logs import peer_logger
-from ...errors import AuthorizationError
+from ...errors import AuthorizationError, AuthorizationErrorKind
 from ...http.authenticator import CannotVerify
-from ...types import JsonObject
 from ..addresses import Reach
-from ..fetching import fetch
-from ..replies import Reply
-from ..uris import server_documents
+from ..client.discovery import issuer_document
+from ..client.driver import Driver
+from ..client.steps import text_member
 
 logger = peer_logger("trio_mcp.auth")
 
@@ -26,49 +26,13 @@ MAX_BACK_OFF: Final = 60.0
 """Seconds between two attempts at an issuer that fails, at most."""
 
 
-async def issuer_metadata(issuer: str) -> JsonObject:
-    """Return the metadata of an issuer (RFC 8414, 3; OpenID Connect Discovery, 4).
-
-    Raises:
-        CannotVerify: it cannot be fetched, or is of another issuer.
-    """
-    for url in server_documents(issuer):
-        reply = await get(url)
-        if reply.status == 200:
-            document = read(reply, f"the metadata at {url}")
-            # As text: a slash counts (RFC 8414, 3.3).
-            if (named := document.get("issuer")) != issuer:
-                raise CannotVerify(
-                    f"the metadata at {url} is of another issuer: its issuer is {named!r:.200}, not {issuer!r}"
-                )
-            return document
-        if reply.status >= 500 or reply.status == 429:
-            raise CannotVerify(f"{url} answered HTTP {reply.status}")
-    raise CannotVerify(f"the issuer {issuer!r} has no metadata at {', '.join(server_documents(issuer))}")
-
-
-def endpoint_in(metadata: JsonObject, name: str, issuer: str) -> str:
-    """Return a URL in the metadata of an issuer. Raises `CannotVerify`."""
-    url = metadata.get(name)
-    if not isinstance(url, str):
-        raise CannotVerify(f"the metadata of {issuer!r} has no {name}")
+async def issuer_endpoint(issuer: str, name: str) -> str:
+    """Return a URL in the metadata of an issuer. Raises `AuthorizationError`."""
+    metadata = await Driver(reach=Reach.CONFIGURED, clock=time.time).run(issuer_document(issuer))
+    url = text_member(metadata, name)
+    if url is None:
+        raise AuthorizationError(f"the metadata of {issuer!r} has no {name}", kind=AuthorizationErrorKind.METADATA)
     return url
-
-
-async def get(url: str) -> Reply:
-    """Fetch a document of the issuer. Raises `CannotVerify` if there is no reply."""
-    try:
-        return await fetch(url, Reach.CONFIGURED)
-    except AuthorizationError as error:
-        raise CannotVerify(str(error)) from None
-
-
-def read(reply: Reply, what: str) -> JsonObject:
-    """Return the JSON object in a reply. Raises `CannotVerify` if it has none."""
-    try:
-        return reply.document(what)
-    except AuthorizationError as error:
-        raise CannotVerify(str(error)) from None
 
 
 class SharedRefresh:
@@ -78,7 +42,7 @@ class SharedRefresh:
     first request runs it itself, shielded: it cannot be cancelled until the refresh has ended, after at most `REFRESH_SECONDS`.
 
     Args:
-        load: does it; raises `CannotVerify`.
+        load: does it; raises `CannotVerify` or `AuthorizationError`.
     """
 
     def __init__(self, load: Callable[[], Awaitable[None]]) -> None:
@@ -136,7 +100,7 @@ class SharedRefresh:
                 try:
                     await self._load()
                     self.failure = ""
-                except CannotVerify as error:
+                except (CannotVerify, AuthorizationError) as error:
                     self.failure = str(error)
                 except Exception as error:
                     # A bug must not end the server.
