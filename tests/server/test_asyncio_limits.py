@@ -15,6 +15,7 @@ import trio
 import trio.testing
 
 from trio_mcp import Client, Context, Server
+from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
 BOUND = 30.0
 
@@ -42,8 +43,11 @@ def test_a_task_that_a_body_does_not_await_outlives_its_call_and_loses_its_conte
         await began.wait()
         return "done"
 
+    async def never(_asked: ElicitRequestFormParams) -> ElicitResult:
+        return await asyncio.Future[ElicitResult]()
+
     async def main() -> None:
-        async with Client.connect(server) as client:
+        async with Client.connect(server, on_elicit=never) as client:
             assert (await client.call_tool("leave_behind")).text == "done"
             (task,) = tasks
             with pytest.raises((asyncio.CancelledError, RuntimeError)):
