@@ -29,7 +29,7 @@ FENCE = re.compile(r"^( *)```+ *([^\n`]*)$", re.MULTILINE)
 LANGUAGES = {"console", "dockerfile", "ini", "js", "json", "nginx", "python", "sh", "text", "toml", "yaml"}
 FRAGMENTS = {
     "agents": {"py": "of other frameworks, which tests/wires/interop/test_frameworks.py runs"},
-    "asyncio": {"py": "of other frameworks, which tests/wires/interop/test_frameworks.py runs"},
+    "asyncio": {"py": "of other frameworks, which tests/wires/interop/test_frameworks.py and test_django.py run"},
     "fastmcp": {"py": "a server of FastMCP, beside what each line becomes"},
 }
 """Blocks that no test runs, and why."""

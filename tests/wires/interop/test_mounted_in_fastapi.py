@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import trio
+from asgi_peer import JSON_HEADERS, modern_call
+from fastapi.testclient import TestClient
 from pages import Page
 from serving import IMPORTS, child
 
@@ -66,3 +69,13 @@ async def test_the_command_of_the_page_calls_the_tool(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "trio_mcp", *words, "--answer", "value=yes"]
         done = await trio.run_process(command, capture_stdout=True, env={**environ, **IMPORTS})
     assert done.stdout.decode().strip() == "Ordered."
+
+
+def test_a_test_client_finds_the_server_under_an_allowed_name(tmp_path: Path) -> None:
+    (sentence,) = re.findall(r"`TestClient\(app, base_url=\"(.*?)\"\)`", Page("asyncio").text)
+    with TestClient(Page("asyncio").run()["app"], base_url=sentence) as http:
+        body, headers = modern_call("order", {"item": "lamp"})
+        del headers["host"]
+        asked = http.post("/tools/mcp", json=body, headers={**JSON_HEADERS, **headers})
+        assert "Pay 4 for the lamp?" in asked.text
+        assert http.post("http://testserver/tools/mcp", json=body, headers=headers).status_code == 421
