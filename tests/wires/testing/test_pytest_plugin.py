@@ -145,3 +145,61 @@ def test_another_project_gets_no_advice(tmp_path: Path) -> None:
     )
     assert "1 failed" in printed
     assert "trio_mcp run" not in printed
+
+
+HANDLERS = """
+import asyncio, signal
+from contextlib import asynccontextmanager
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from trio_mcp import Client, Server, SyncClient
+from trio_mcp.testing import MockClient
+from trio_mcp_transports.http import asgi_app
+
+server = Server("shop", asyncio=True)
+
+
+@server.tool
+async def price() -> int:
+    await asyncio.sleep(0)
+    return 3
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    before = [signal.getsignal(number) for number in signal.valid_signals()]
+    yield
+    assert [signal.getsignal(number) for number in signal.valid_signals()] == before
+
+
+def test_a_client_in_a_program():
+    async def main():
+        async with Client.connect(server) as client:
+            return (await client.call_tool("price")).data
+
+    assert asyncio.run(main()) == 3
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_mock_client_in_a_test_of_anyio():
+    assert (await MockClient().call(price)).data == 3
+
+
+def test_a_sync_client():
+    with SyncClient.connect(server) as client:
+        assert client.call_tool("price").data == 3
+
+
+def test_a_mounted_server():
+    app = FastAPI()
+    app.mount("/tools", asgi_app(server))
+    with TestClient(app, base_url="http://localhost") as http:
+        assert http.post("/tools/mcp", json={}).status_code == 400
+"""
+
+
+def test_tests_on_asyncio_find_the_handlers_of_signals_as_they_were(tmp_path: Path) -> None:
+    assert "4 passed" in (printed := run_pytest(tmp_path, trio_mode=False, test_handlers=HANDLERS)), printed
