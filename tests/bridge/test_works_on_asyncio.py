@@ -43,6 +43,7 @@ TRIO_ONLY = {
     "McpApps.__call__": "asks where it runs, and serves there",
     "McpApps.lifespan": "asks where it runs",
     "McpApps.respond": "on Trio, as every request is served",
+    "McpApps.serving": "what the lifespan serves with, on Trio",
     "McpApps.stop": "for the first request of a mounted application, on Trio",
 }
 
