@@ -21,7 +21,7 @@ from trio_mcp import Client, accept
 from trio_mcp.errors import Unreachable
 
 HERE = Path(__file__).parent
-BOUND = 40.0
+BOUND = 60.0
 APP = "hosted_app:app"
 UVICORN = ["uvicorn", "--log-level", "warning", "--port"]
 HOSTS = {
