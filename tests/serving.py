@@ -188,12 +188,17 @@ class HttpClient:
         meta: Json | None = None,
     ) -> Json:
         """One leg of a call; the whole message that answers it."""
-        request_id = next(self._ids)
-        params: Json = {"name": tool, "arguments": arguments or {}, "_meta": modern_meta(capabilities, meta)}
+        params: Json = {"name": tool, "arguments": arguments or {}}
         params |= {} if state is None else {"requestState": state}
         params |= {} if answers is None else {"inputResponses": answers}
-        body = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
-        headers = {"accept": "application/json, text/event-stream", **headers_of("tools/call", params)}
+        return await self.ask(url, "tools/call", capabilities, meta, **params)
+
+    async def ask(self, url: str, method: str, capabilities: Json, meta: Json | None = None, **params: Any) -> Json:
+        """One request; the whole message that answers it."""
+        request_id = next(self._ids)
+        params = {**params, "_meta": modern_meta(capabilities, meta)}
+        body = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        headers = {"accept": "application/json, text/event-stream", **headers_of(method, params)}
         reply = await self._http.post(url, json=body, headers=headers)
         assert reply.headers["content-type"] == "application/json", reply.text
         message: Json = reply.json()

@@ -70,7 +70,7 @@ async def test_a_step_does_not_run_in_a_process_whose_task_was_taken_over() -> N
         refused = (await task.reply(late))["error"]
         assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
         assert work.shipped == 0
-        assert await task.status() == "working"
+        assert await task.status() == "input_required"
         await elsewhere.answer(True)
         assert (await elsewhere.result())["content"][0]["text"] == "accept"
         assert (await task.result())["content"][0]["text"] == "accept"
@@ -99,7 +99,7 @@ async def test_a_step_that_no_answer_begins_does_not_run_there_either() -> None:
         assert await elsewhere.status() == "input_required"
         work.go_on.set()
         await wait_all_tasks_blocked()
-        assert await task.status() == "working"
+        assert await task.status() == "input_required"
         await elsewhere.answer(True)
         assert await task.status() == "completed"
     assert (work.charged, work.shipped, work.runs) == (1, 1, 2)

@@ -70,7 +70,8 @@ async def test_a_replay_does_not_take_a_status_back(era: type[LegacyTask]) -> No
         assert (await again.get())["statusMessage"] == "second"
         await again.answer(True)
         assert (await again.get())["statusMessage"] == "third"
-    assert shown == {"second"}
+    # The last one is that of the record with the second question.
+    assert shown == {"second", "third"}
 
 
 async def test_a_finished_task_is_there_after_a_restart(era: type[LegacyTask]) -> None:
@@ -164,9 +165,7 @@ async def test_a_living_process_keeps_its_tasks(era: type[LegacyTask]) -> None:
         await task.start("order")
         await wait_all_tasks_blocked()
         async with Process(disk, work).task(ModernTask, task.id) as elsewhere:
-            assert await elsewhere.status() == "working"
-            update = elsewhere.request("tasks/update", taskId=task.id, inputResponses={})
-            assert "another process" in (await elsewhere.reply(update))["error"]["message"]
+            assert await elsewhere.status() == "input_required"
             if era is LegacyTask:
                 waiting = LegacyTask(Talk(elsewhere.talk.service, principal="alice"))
                 waiting.id = task.id
@@ -327,17 +326,6 @@ async def test_an_id_whose_time_is_over_is_as_unknown_as_any_other(era: type[Leg
         over = (await again.reply(again.about("tasks/get")))["error"]
         again.id = "unknown"
         assert (await again.reply(again.about("tasks/get")))["error"] == over
-
-
-async def test_a_task_of_a_living_process_is_cancelled_by_that_one_alone(era: type[LegacyTask]) -> None:
-    disk, work = Disk(), Work()
-    async with Process(disk, work).task(era) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
-        async with Process(disk, work).task(era, task.id) as elsewhere:
-            error = (await elsewhere.reply(elsewhere.about("tasks/cancel")))["error"]
-            assert (error["code"], "another process" in error["message"]) == (-32000, True)
-        assert await task.status() == "input_required"
 
 
 async def test_of_two_processes_that_claim_a_task_at_once_one_runs_it() -> None:

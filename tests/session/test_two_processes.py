@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,13 +12,15 @@ import trio.testing
 from crashing_store import CrashingStore, Disk
 from talk import Round, Talk, accept, talk_to
 from task_process import KEYS, Process, Work
-from task_talk import ModernTask
+from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.directory import MOST_LEGS, Unreached
+from trio_mcp.session.tasks.mail import MAIL_KIND
+from trio_mcp.storage import Append, Remove
 
 # tasks of a process that ends
 
@@ -246,3 +249,177 @@ async def test_an_answer_that_is_malformed_claims_nothing() -> None:
         asked = await first.round(first.leg("count"))
         assert (await first.error(asked.leg({asked.key: {"action": 1}}, talk=first)))["code"] == INVALID_PARAMS
         assert await second.text(yes(asked, second)) == "counted"
+
+
+# tasks of a process that lives
+
+
+@asynccontextmanager
+async def asked_at(
+    disk: Disk, work: Work, *others: Process
+) -> AsyncIterator[tuple[Process, LegacyTask, list[LegacyTask]]]:
+    """Yield a process, its task, which has asked, and the same task at other processes."""
+    first = Process(disk, work)
+    async with AsyncExitStack() as stack:
+        task = await stack.enter_async_context(first.task(ModernTask))
+        elsewhere = [await stack.enter_async_context(each.task(ModernTask)) for each in others]
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        for each in elsewhere:
+            each.id = task.id
+        yield first, task, elsewhere
+
+
+def update(task: LegacyTask, key: str, value: object) -> RequestId:
+    answers = {key: {"action": "accept", "content": {"value": value}}}
+    return task.request("tasks/update", taskId=task.id, inputResponses=answers)
+
+
+async def key_of(task: LegacyTask) -> str:
+    (key,) = (await task.get())["inputRequests"]
+    return str(key)
+
+
+async def test_a_task_is_shown_with_its_questions_and_answered_at_another_process(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    async with asked_at(disk, work, Process(disk, work)) as (_, task, (elsewhere,)):
+        assert (await elsewhere.get())["inputRequests"] == (await task.get())["inputRequests"]
+        for _ in range(2):
+            await elsewhere.answer(True)
+        assert (await elsewhere.result())["content"][0]["text"] == "1 accept accept"
+        assert (await task.result())["content"][0]["text"] == "1 accept accept"
+    assert (work.charged, work.runs) == (1, 1)
+    assert letters(disk) == []
+
+
+def letters(disk: Disk) -> list[str]:
+    return [key for kind, key in disk.records if kind == MAIL_KIND]
+
+
+async def test_a_question_is_shown_when_the_store_has_it() -> None:
+    disk, work = Disk(), Work()
+    work.may_ask = trio.Event()
+    async with asked_at(disk, work, Process(disk, work)) as (first, task, (elsewhere,)):
+        first.store.hang = trio.Event()
+        work.may_ask.set()
+        await wait_all_tasks_blocked()
+        assert [(await each.get())["status"] for each in (task, elsewhere)] == ["working"] * 2
+        first.store.hang.set()
+        await wait_all_tasks_blocked()
+        assert [(await each.get())["status"] for each in (task, elsewhere)] == ["input_required"] * 2
+
+
+@pytest.mark.parametrize("era", TASK_ERAS, ids=lambda era: era.era)
+async def test_a_task_is_cancelled_at_another_process(
+    era: type[LegacyTask], autojump_clock: trio.testing.MockClock
+) -> None:
+    disk, work = Disk(), Work()
+    other = Process(disk, work)
+    async with asked_at(disk, work) as (_, task, _), other.task(era, task.id) as elsewhere:
+        assert (await elsewhere.reply(elsewhere.about("tasks/cancel")))["result"]
+        assert [await each.status() for each in (task, elsewhere)] == ["cancelled"] * 2
+    assert letters(disk) == []
+
+
+async def test_a_cancel_that_nothing_carries_out_is_refused_after_a_while(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    async with asked_at(disk, work, Process(disk, work)) as (first, _, (elsewhere,)):
+        first.store.hang = trio.Event()
+        assert (await elsewhere.reply(elsewhere.about("tasks/cancel")))["error"]["code"] == SERVER_BUSY
+        first.store.hang.set()
+        await trio.sleep(1)
+        assert await elsewhere.status() == "cancelled"
+
+
+async def test_an_answer_is_taken_by_the_process_that_takes_the_task_over(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    async with asked_at(disk, work, *(Process(disk, work) for _ in range(2))) as (first, _, (second, third)):
+        first.store.hang = trio.Event()
+        # It is acknowledged as soon as it would survive.
+        assert (await second.reply(update(second, await key_of(second), True)))["result"]
+        first.store.crash()
+        await trio.sleep(5)
+        assert await key_of(third) != "elicit-1"
+        await third.answer(True)
+        assert (await second.result())["content"][0]["text"] == "1 accept accept"
+    assert (work.charged, work.runs) == (1, 2)
+    assert letters(disk) == []
+
+
+async def test_an_answer_is_recorded_in_the_write_that_removes_its_letter(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    async with asked_at(disk, work, Process(disk, work)) as (_, _, (elsewhere,)):
+        await elsewhere.answer(True)
+        (taken,) = [
+            changes
+            for changes in disk.writes
+            if any(isinstance(change, Remove) and change.kind == MAIL_KIND for change in changes)
+        ]
+        assert any(isinstance(change, Append) for change in taken)
+
+
+async def test_of_two_answers_that_are_sent_to_other_processes_the_first_counts(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Said()
+    async with asked_at(disk, work, *(Process(disk, work) for _ in range(2))) as (_, task, (second, third)):
+        key = await key_of(task)
+        requests = [(second, update(second, key, "first"))]
+        await wait_all_tasks_blocked()
+        requests.append((third, update(third, key, "second")))
+        for each, request in requests:
+            assert (await each.reply(request))["result"]
+        assert (await task.result())["content"][0]["text"] == "first"
+    assert letters(disk) == []
+
+
+class Said(Work):
+    """Its task returns what its user says."""
+
+    async def order(self, ctx: Context) -> str:
+        return await ctx.elicit.strict("What?", str)
+
+
+async def test_an_answer_that_is_malformed_is_rejected_where_it_comes_to(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    async with asked_at(disk, work, Process(disk, work)) as (_, _, (elsewhere,)):
+        key = await key_of(elsewhere)
+        request = elsewhere.request("tasks/update", taskId=elsewhere.id, inputResponses={key: {"action": 1}})
+        assert (await elsewhere.reply(request))["error"]["code"] == INVALID_PARAMS
+        assert (await elsewhere.reply(update(elsewhere, "unknown", True)))["result"]
+    assert letters(disk) == []
+
+
+async def test_a_task_that_is_not_run_again_is_answered_at_another_process(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    first, other = Process(disk, work, "parked"), Process(disk, work, "parked")
+    async with first.task(ModernTask) as task, other.task(ModernTask) as elsewhere:
+        await task.start("order")
+        elsewhere.id = task.id
+        for _ in range(2):
+            await elsewhere.answer(True)
+        assert (await elsewhere.result())["content"][0]["text"] == "1 accept accept"
+    assert letters(disk) == []
+
+
+async def test_a_stranger_writes_no_letter() -> None:
+    disk, work = Disk(), Work()
+    async with asked_at(disk, work) as (_, task, _), talk_to(Process(disk, work).server, principal="bob") as talk:
+        stranger = ModernTask(talk)
+        stranger.id = task.id
+        key = await key_of(task)
+        assert (await stranger.reply(update(stranger, key, True)))["error"]["code"] == INVALID_PARAMS
+        assert (await stranger.reply(stranger.about("tasks/cancel")))["error"]["code"] == INVALID_PARAMS
+        assert letters(disk) == []

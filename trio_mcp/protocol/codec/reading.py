@@ -165,6 +165,13 @@ class Codec(TaskWriter):
             return read_members(self.revision.tasks, kind, members, path)
         return validated(kind, members, path, dropped=dropped)
 
+    def decode_question(self, method: str, params: JsonObject) -> Model:
+        """The params of a question of ours, as `encode_question` writes them. Raises -32602 if they are malformed."""
+        known, mode = self._input(method), params.get("mode")
+        return validated(
+            known.modes.get(mode, known.params) if isinstance(mode, str) else known.params, params, "params"
+        )
+
     def decode_input_response(self, method: str, value: JsonValue, *, path: str = "params.inputResponses") -> Model:
         """The answer to a question of ours; `path` names it in the error: -32602 if it is malformed (M-MRTR-7s)."""
         known = self.revision.inputs.get(method)

@@ -22,7 +22,7 @@ from ...errors import InvalidRequestState, PeerError, RemoteProtocolError, Reque
 from ...protocol.sealing.request_state import digest
 from ...protocol.strict_json import dumps
 from ...runtime import Divergence, EntryKind, Journal, JournalEntry
-from ...storage import JournalStore
+from ...storage import Change, JournalStore
 from ...types import JsonObject, JsonValue, Model
 from ..recovery.stored_journal import CallLog, intent
 from .facts import Question, ResumeMode
@@ -116,15 +116,18 @@ class CallMemory:
         if self._running is not None and self._running.pop(name, False):
             self.add_to_log(JournalEntry(EntryKind.FAILED, name, None))
 
-    async def commit(self) -> bool:
+    async def commit(self, *further: Change) -> bool:
         """Return when what was recorded would survive a crash, also if the caller is cancelled.
 
         A store that fails, or takes too long, is logged, and the call goes on.
 
+        Args:
+            further: changes that are made together with it, if anything is kept in a store.
+
         Returns:
             whether the store has everything; True too if nothing is kept in one.
         """
-        return self.log is None or await self.log.commit_or_report()
+        return self.log is None or await self.log.commit_or_report(*further)
 
     def _record(self, entry: JournalEntry) -> None:
         self.journal.record(entry)

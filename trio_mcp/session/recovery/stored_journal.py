@@ -272,8 +272,11 @@ class CallLog:
         if scope.cancelled_caught:
             raise StoreError(f"the store did not keep what a call is about to do within {COMMIT_SECONDS:g} seconds")
 
-    async def commit_or_report(self) -> bool:
+    async def commit_or_report(self, *further: Change) -> bool:
         """Commit, also while the caller is cancelled; log a store that fails, or takes longer than `COMMIT_SECONDS`.
+
+        Args:
+            further: changes that are made together with it.
 
         Returns:
             whether it is committed.
@@ -281,7 +284,7 @@ class CallLog:
         with trio.CancelScope(shield=True):
             try:
                 with trio.fail_after(COMMIT_SECONDS):
-                    await self.commit()
+                    await self.commit(*further)
             except TakenOver:
                 return False
             except Exception as error:  # noqa: BLE001  whatever a store raises

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar, cast
 
 import trio
@@ -12,13 +12,15 @@ from ...errors import LimitExceeded, LocalProtocolError
 from ...protocol.jsonrpc import ErrorDetail
 from ...protocol.shown_text import CANNOT_SEND, shown_model
 from ...runtime import Account, Actor, ActorState, Lane, Outcome
+from ...storage import Change
 from ...types import CallToolResult, Model
 from ..calls.call import Call
 from ..calls.facts import Question
 from ..calls.failures import check_capabilities, error_detail
 from ..calls.legs import OpenQuestion, claim_place
 from ..raised import RaisedErrors
-from .open_task import OpenTask
+from ..recovery.stored_journal import write_held
+from .open_task import HeldTask, OpenTask
 from .record import TaskOutcome
 
 T = TypeVar("T", bound=Model)
@@ -86,12 +88,18 @@ class CallAsTask(Call[OpenTask]):
     def has_answer(self, key: str) -> bool:
         return self.memory is not None and self.memory.has_answer(key)
 
-    async def take_answers(self, answers: Mapping[str, Model | Exception], size: int) -> None:
+    async def take_answers(
+        self, answers: Mapping[str, Model | Exception], size: int, along: Sequence[Change] = ()
+    ) -> None:
         """Hand answers of `size` bytes in total to the lanes that asked; of other questions they are dropped.
 
         They are recorded in the store before, as are those that came earlier. A cancel does not interrupt that.
 
+        Args:
+            along: changes that are made in the same write.
+
         Raises:
+            StoreError: those were not made; the answers were not recorded, as this tool is not run again.
             LimitExceeded: the memory budget has no room for them; none was taken. Or another process has taken the task over. Or
                 the store has not recorded them: they were taken, and are to be sent again.
         """
@@ -105,7 +113,11 @@ class CallAsTask(Call[OpenTask]):
             if self.memory is not None and isinstance(answer, Model):
                 self.memory.record_answer(key, answer, asked.fingerprint)
         # Also without a new one: a repeat must not be acknowledged before the answer that it repeats is recorded.
-        is_recorded = self.memory is None or await self.memory.commit()
+        is_recorded = True
+        if self.memory is not None:
+            is_recorded = await self.memory.commit(*along)
+        elif along:
+            await write_held(self.services.store, HeldTask(self._origin), along)
         if self._origin.is_forgotten:
             if self._origin.shown.outcome is not None:
                 # It ended here meanwhile, and asks nothing any more.

@@ -31,8 +31,10 @@ class TaskWork(Protocol):
         """Return whether the question has its answer already."""
         ...
 
-    async def take_answers(self, answers: Mapping[str, Model | Exception], size: int) -> None:
-        """Hand answers of `size` bytes in total to the lanes that asked."""
+    async def take_answers(
+        self, answers: Mapping[str, Model | Exception], size: int, along: Sequence[Change] = ()
+    ) -> None:
+        """Hand answers of `size` bytes in total to the lanes that asked; they are recorded together with other changes."""
 
 
 class TaskHome(Protocol):
@@ -130,7 +132,7 @@ class OpenTask:
     def end(self, outcome: TaskOutcome, now: float) -> None:
         """Settle the outcome. The first one counts, whatever the work still does (L-TSK-5)."""
         if not self.is_over:
-            self.record = self.record._replace(outcome=outcome, updated_at=now, call=None)
+            self.record = self.record._replace(outcome=outcome, updated_at=now, call=None, asked=())
 
     async def wait_said(self) -> None:
         """Wait until the status messages are shown that its body has set so far: what it asks next comes after them."""

@@ -17,13 +17,15 @@ from typing import Final, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ...protocol.codec.reading import codec_for
 from ...protocol.codec.restoring import StoredTerms
 from ...protocol.codec.tasks import TaskState
 from ...protocol.jsonrpc import ErrorDetail
+from ...protocol.revisions import MODERN
 from ...protocol.sealing.request_state import KeyRing, from_base64url, to_base64url
 from ...runtime.loop_turn import LoopTurn
 from ...storage import Record
-from ...types import CallToolRequestParams, CallToolResult, JsonObject, JsonValue, Task
+from ...types import CallToolRequestParams, CallToolResult, JsonObject, JsonValue, Model, Task
 from ..calls.facts import RequestFacts
 from ..calls.legs import OpenQuestion, asked_in_order
 from ..envelope import Caller
@@ -181,6 +183,18 @@ class TaskCall(BaseModel):
         return RequestFacts(0, "tools/call", self.terms.terms(), self.principal, {}, LoopTurn(), self.size, caller)
 
 
+class AskedQuestion(NamedTuple):
+    """An open question as a record keeps it, so that every process can show it.
+
+    Attributes:
+        params: in the shape of the newest revision.
+    """
+
+    key: str
+    method: str
+    params: JsonObject
+
+
 class TaskRecord(NamedTuple):
     """One task. Times are Unix seconds.
 
@@ -192,6 +206,7 @@ class TaskRecord(NamedTuple):
         node: the process that runs it.
         call: what it runs; None when it has ended.
         outcome: how it ended; None before.
+        asked: the open questions, in the order in which they are shown; none where no other process reads the record.
     """
 
     id: str
@@ -204,6 +219,7 @@ class TaskRecord(NamedTuple):
     message: str | None = None
     call: TaskCall | None = None
     outcome: TaskOutcome | None = None
+    asked: tuple[AskedQuestion, ...] = ()
 
     @property
     def expires_at(self) -> float:
@@ -275,6 +291,7 @@ class StoredTask(BaseModel):
     message: str | None = None
     call: TaskCall | None = None
     outcome: StoredOutcome | None = None
+    asked: tuple[AskedQuestion, ...] = ()
 
 
 def stored_form(record: TaskRecord, version: int) -> Record:
@@ -295,7 +312,8 @@ def taken_back(record: TaskRecord, until: float) -> TaskRecord:
     It is over, and its owner is no principal.
     """
     ttl = until - record.created_at
-    return record._replace(owner=TAKEN_BACK_OWNER, tool="", ttl=ttl, message=None, call=None, outcome=TaskOutcome())
+    emptied = record._replace(owner=TAKEN_BACK_OWNER, tool="", ttl=ttl, message=None, call=None, asked=())
+    return emptied._replace(outcome=TaskOutcome())
 
 
 def is_taken_back(stored: Record) -> bool:
@@ -311,10 +329,26 @@ def is_taken_back(stored: Record) -> bool:
 NO_QUESTIONS: Final[Mapping[str, OpenQuestion]] = {}
 
 
+def asked_questions(questions: Mapping[str, OpenQuestion]) -> tuple[AskedQuestion, ...]:
+    """Return open questions for a record."""
+    asked = asked_in_order(questions).items()
+    return tuple(AskedQuestion(key, method, params.wire()) for key, (method, params) in asked)
+
+
+def shown_questions(record: TaskRecord) -> dict[str, tuple[str, Model]]:
+    """Return method and params of the questions in a record by key, as a codec shows them."""
+    codec = codec_for(MODERN)
+    return {asked.key: (asked.method, codec.decode_question(asked.method, asked.params)) for asked in record.asked}
+
+
 def task_state(
-    record: TaskRecord, options: TaskOptions, questions: Mapping[str, OpenQuestion] = NO_QUESTIONS
+    record: TaskRecord, options: TaskOptions, questions: Mapping[str, OpenQuestion] | None = NO_QUESTIONS
 ) -> TaskState:
-    """Return a task for a codec to show."""
+    """Return a task for a codec to show.
+
+    Args:
+        questions: the open ones; None for those of the record.
+    """
     outcome = record.outcome
     ended = None if outcome is None else outcome.result or outcome.error
     task = Task(
@@ -326,7 +360,8 @@ def task_state(
         ttl_ms=round(record.ttl * 1000),
         poll_interval_ms=round(options.poll_interval * 1000),
     )
-    return TaskState(task, asked=asked_in_order(questions), outcome=ended)
+    asked = shown_questions(record) if questions is None else asked_in_order(questions)
+    return TaskState(task, asked=asked, outcome=ended)
 
 
 def iso_time(seconds: float) -> str:

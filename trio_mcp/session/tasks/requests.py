@@ -14,8 +14,10 @@ import trio
 from ...errors import LimitExceeded, RemoteProtocolError
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded
 from ...runtime import Actor, Lane
+from ...storage import StoreError
 from ...types import (
     EmptyResult,
+    JsonValue,
     ListTasksResult,
     Model,
     PaginatedRequestParams,
@@ -25,9 +27,11 @@ from ...types import (
 from ..calls.asks_rounds import decoded_answer
 from ..calls.call import Body, Call, Plan, Route
 from ..calls.facts import RequestFacts, ResumeMode
-from .call import ELSEWHERE
+from ..calls.failures import store_failure
+from .mail import MAIL_KIND, Letter, remove, send, wait_taken
 from .open_task import OpenTask
 from .questions import ask_until_over, leave_to
+from .record import TaskOutcome, stored_key
 from .tasks import SeenTask, Tasks
 
 PAGE: Final = 100
@@ -35,6 +39,12 @@ PAGE: Final = 100
 
 CATCH_UP_SECONDS: Final = 10.0
 """Seconds for which an answer waits for its question, after a restart."""
+
+ANSWER_SECONDS: Final = 2.0
+"""For how long an answer waits until the process of the task has taken it. It will be taken, as it is stored."""
+
+CANCEL_SECONDS: Final = 10.0
+"""For how long a cancel waits until the process of the task has ended it."""
 
 P = TypeVar("P", bound=Model)
 TaskBody: TypeAlias = Callable[[Tasks, P, Call, Actor | Lane], Awaitable[Model | Encoded]]
@@ -116,7 +126,7 @@ async def run_result(tasks: Tasks, params: TaskRequestParams, call: Call, place:
 async def run_list(tasks: Tasks, params: PaginatedRequestParams, call: Call, _place: Actor | Lane) -> Model:
     records, cursor = await tasks.page(call.facts, params.cursor, PAGE)
     codec = call.facts.terms.codec
-    shown = [codec.shown_task(tasks.state(SeenTask(record, {}, None))) for record in records]
+    shown = [codec.shown_task(tasks.state(SeenTask(record, None, None))) for record in records]
     return ListTasksResult(tasks=shown, next_cursor=cursor)
 
 
@@ -125,13 +135,15 @@ async def run_cancel(tasks: Tasks, params: TaskRequestParams, call: Call, _place
 
     Raises:
         RemoteProtocolError: -32602, it is over, and the revision wants that to be an error.
-        LimitExceeded: another process works on it.
+        LimitExceeded: another process works on it, and has not ended it after `CANCEL_SECONDS`.
     """
     facts = call.facts
-    seen = await found(tasks, facts, params.task_id)
+    seen, was_open = await found(tasks, facts, params.task_id), False
     if seen.open is None and seen.record.outcome is None:
-        raise LimitExceeded("the task runs in another process of this server, which can cancel it")
-    was_open = seen.open is not None and await tasks.cancel(seen.open)
+        seen = await cancel_elsewhere(tasks, facts, params.task_id, seen)
+        was_open = seen.record.outcome == TaskOutcome()
+    if seen.open is not None:
+        was_open = await tasks.cancel(seen.open)
     if not was_open and facts.terms.codec.revision.ended_task_is_error:
         raise RemoteProtocolError("the task is over already and cannot be cancelled", code=INVALID_PARAMS)
     seen = await found(tasks, facts, params.task_id)
@@ -148,7 +160,7 @@ async def run_update(tasks: Tasks, params: UpdateTaskRequestParams, call: Call, 
     seen = await found(tasks, facts, params.task_id)
     if seen.open is None:
         if seen.record.outcome is None:
-            raise LimitExceeded(ELSEWHERE)
+            await answer_elsewhere(tasks, facts, seen, params.input_responses)
         return EmptyResult()
     await wait_asked(seen.open, params.input_responses)
     codec, questions = facts.terms.codec, seen.open.questions
@@ -159,6 +171,59 @@ async def run_update(tasks: Tasks, params: UpdateTaskRequestParams, call: Call, 
     }
     await tasks.answer(seen.open, answers, facts.size)
     return EmptyResult()
+
+
+async def answer_elsewhere(tasks: Tasks, facts: RequestFacts, seen: SeenTask, given: Mapping[str, JsonValue]) -> None:
+    """Send answers to the process that works on a task; return when it has taken them, or they are stored for it.
+
+    Raises:
+        RemoteProtocolError: -32602, an answer is malformed; none was sent.
+        LimitExceeded: the store fails.
+    """
+    key, codec = stored_key(seen.record), facts.terms.codec
+    letters = [
+        Letter(key, asked.key, decoded_answer(codec, asked.key, asked.method, given[asked.key]).wire(), facts.size)
+        for asked in seen.record.asked
+        if asked.key in given
+    ]
+    if not letters:
+        return
+
+    async def are_taken() -> bool:
+        left = [each for each in letters if await tasks.store.read(MAIL_KIND, each.key) is not None]
+        if left and (await found(tasks, facts, seen.record.id)).record.outcome is not None:
+            await remove(tasks.store, left)
+            return True
+        return not left
+
+    try:
+        await send(tasks.store, letters)
+        await wait_taken(are_taken, ANSWER_SECONDS)
+    except StoreError as error:
+        raise store_failure(tasks.services.records, error) from None
+
+
+async def cancel_elsewhere(tasks: Tasks, facts: RequestFacts, task_id: str, seen: SeenTask) -> SeenTask:
+    """Let the process that works on a task cancel it; return the task when it is over, or is worked on here.
+
+    Raises:
+        LimitExceeded: it is not over after `CANCEL_SECONDS`, or the store fails.
+    """
+    letter = Letter(stored_key(seen.record))
+
+    async def is_over() -> bool:
+        nonlocal seen
+        seen = await found(tasks, facts, task_id)
+        return seen.open is not None or seen.record.outcome is not None
+
+    try:
+        await send(tasks.store, [letter])
+        if not await wait_taken(is_over, CANCEL_SECONDS):
+            raise LimitExceeded("another process of this server cancels the task; look at its state in a moment")
+        await remove(tasks.store, [letter])
+    except StoreError as error:
+        raise store_failure(tasks.services.records, error) from None
+    return seen
 
 
 async def wait_asked(task: OpenTask, keys: Iterable[str]) -> None:

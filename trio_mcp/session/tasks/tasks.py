@@ -8,7 +8,8 @@ The rule for everything that callers see is *commit, then wake*: a change is wri
 #     event                          record                   in `_open`   in the store
 #     start                          new                      yes          no
 #     committed                      the same                 yes          yes; the request is answered, the work begins
-#     a question, an answer          the same                 yes          (answers: in the journal of the call)
+#     a question, an answer          questions                yes          soon, if it is durable (answers: in the journal of
+#                                                                          the call)
 #     `ctx.status`                   message                  yes          soon
 #     the work ends, or a cancel     outcome, no call         yes          soon
 #     committed                      the same                 no           yes, until its ttl is over
@@ -34,9 +35,10 @@ from ..calls.services import CallOffers, CallServices
 from ..recovery.key_store import Claim
 from ..replies import Answering, LegOutcome, ReplyTarget
 from .creating import Creating, NewTask, create_from
+from .mail import Mailbox
 from .open_task import OpenTask, find_answer
 from .questions import POLLS, Unattended
-from .record import NO_QUESTIONS, TaskCall, TaskOutcome, TaskRecord, task_state
+from .record import NO_QUESTIONS, TaskCall, TaskOutcome, TaskRecord, asked_questions, task_state
 from .stored import StoredTasks, TaskSaver, may_see, owner_of, session_owner
 
 
@@ -44,11 +46,12 @@ class SeenTask(NamedTuple):
     """A task as a caller sees it.
 
     Attributes:
+        questions: the open ones; None for those of the record.
         open: the task, if its work runs in this process and is not over.
     """
 
     record: TaskRecord
-    questions: Mapping[str, OpenQuestion]
+    questions: Mapping[str, OpenQuestion] | None
     open: OpenTask | None
 
 
@@ -81,6 +84,7 @@ class Tasks:
         self._unattended = Unattended(services.supervisor, self.waits, POLLS * self.options.poll_interval)
         self.stored = StoredTasks(services, store, self.clock)
         self._saver = TaskSaver(services, store, self.clock, self._announce, self.forget)
+        self._mailbox = Mailbox(self)
         self._open: dict[str, OpenTask] = {}
         self._quota = Quota(OPEN_TASKS, self.options.open, self.options.open_per_owner)
 
@@ -161,6 +165,8 @@ class Tasks:
         """Count a task as open, and find it from now on."""
         self._open[task.record.id] = task
         self._quota.add(task.caller)
+        if self.store.durable:
+            self._mailbox.look(self.services.supervisor)
 
     def forget(self, task: OpenTask) -> None:
         """Count a task as open no longer: it was not created, its ttl is over, or the store has all of it."""
@@ -189,13 +195,22 @@ class Tasks:
             task = self.find_open(facts, task_id)
             if task is None:
                 record = self.stored.seen_by(facts, task_id, stored)
-                return None if record is None else SeenTask(record, NO_QUESTIONS, None)
+                return None if record is None else SeenTask(record, None, None)
         return self.seen(task)
 
     def seen(self, task: OpenTask) -> SeenTask:
         """Return what is shown of a task that is worked on here."""
         is_over = task.shown.outcome is not None
-        return SeenTask(task.shown, NO_QUESTIONS if is_over else task.questions, None if is_over else task)
+        return SeenTask(
+            task.shown, NO_QUESTIONS if is_over else self._stored_questions(task), None if is_over else task
+        )
+
+    def _stored_questions(self, task: OpenTask) -> Mapping[str, OpenQuestion]:
+        """Return the open questions that other processes know of, too."""
+        if not self.store.durable:
+            return task.questions
+        stored = {asked.key for asked in task.shown.asked}
+        return {key: asked for key, asked in task.questions.items() if key in stored}
 
     async def page(self, facts: RequestFacts, cursor: str | None, limit: int) -> tuple[list[TaskRecord], str | None]:
         """Return a page of the tasks of a caller in the order of their creation, and the cursor of the next page if there is one.
@@ -224,9 +239,15 @@ class Tasks:
 
     def questions_changed(self, task: OpenTask) -> None:
         task.record = task.record._replace(updated_at=self.clock())
-        # Nothing of it is in the store: the questions are asked again by a replay.
-        task.shown = task.shown._replace(updated_at=task.record.updated_at)
-        self._announce(task)
+        if not self.store.durable:
+            # Nothing of it is in the store: no other process reads it.
+            task.shown = task.shown._replace(updated_at=task.record.updated_at)
+            self._announce(task)
+        elif not task.is_over:
+            task.record = task.record._replace(asked=asked_questions(task.questions))
+            self._saver.save(task)
+            # A stream on which it is asked waits for no other process.
+            task.wake()
         self._unattended.note(task)
 
     def left_alone(self, task: OpenTask) -> None:
@@ -284,15 +305,21 @@ class Tasks:
 
         If this is cancelled, the task is cancelled nevertheless.
         """
-        was_over, work = task.is_over, task.work
-        if not was_over:
-            task.end(TaskOutcome(), self.clock())
-            self._saver.save(task)
-            if work is not None:
-                work.actor.cancel(CancelReason.CLIENT)
+        was_over = task.is_over
+        self.begin_cancel(task)
         while task.is_open:
             await task.wait_change()
         return not was_over
+
+    def begin_cancel(self, task: OpenTask) -> None:
+        """Cancel a task unless it is over; its end is written soon."""
+        work = task.work
+        if task.is_over:
+            return
+        task.end(TaskOutcome(), self.clock())
+        self._saver.save(task)
+        if work is not None:
+            work.actor.cancel(CancelReason.CLIENT)
 
     def end_session(self, session: SessionFacts) -> None:
         """Cancel the open tasks that only a session could ask for, which has ended."""

@@ -1,0 +1,199 @@
+"""Answers and cancels of a task that come to another process than the one that works on it: it gets them through the store."""
+
+# A letter is a record, under a key that begins with that of its task: one for each question, and one for a cancel. So there are
+# never more of them than open questions, and the first answer counts.
+#
+#     the process that was asked     writes the letter, if the record of the task is the one that it has read: a process that has
+#                                    taken the task over since then could have looked for letters before. Then it waits
+#     the process of the task        looks for letters twice a second while it works on tasks. An answer goes into the log of the
+#                                    call in the write that removes its letter; a cancel stays until the task is over
+#     the process of the task ends   the one that takes the task over finds the letter
+#     the task is over               the process that was asked removes its letters; what is left expires with the task
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol, cast
+
+import trio
+
+from ...errors import LimitExceeded
+from ...protocol.strict_json import dumps
+from ...runtime import Supervisor
+from ...storage import Expect, Put, Record, Remove, Store, StoreConflict, StoreError
+from ...types import JsonObject, Model
+from ..calls.services import CallServices
+from .open_task import OpenTask
+from .record import KIND, TaskRecord, stored_key
+
+MAIL_KIND: Final = "task-mail"
+"""The kind of the records in a store."""
+
+LOOK_SECONDS: Final = 0.5
+"""Seconds between two looks for letters."""
+
+WAIT_SECONDS: Final = 0.25
+"""Seconds between two looks whether a letter has been taken."""
+
+PAGE: Final = 100
+"""Letters that are read at once."""
+
+ATTEMPTS: Final = 5
+"""How often the record of a task may change while a letter is written."""
+
+CHANGES: Final = "the task changes at this moment; send the request again"
+
+
+class Letter(NamedTuple):
+    """An answer, or a cancel.
+
+    Attributes:
+        task: the key of the task's record.
+        question: the key of the question; None for a cancel.
+        answer: in the shape of the newest revision; None for a cancel.
+        size: bytes of the answer as it was received.
+    """
+
+    task: str
+    question: str | None = None
+    answer: JsonObject | None = None
+    size: int = 0
+
+    @property
+    def key(self) -> str:
+        """The key of its record. A question's is a digest: any text may name a question."""
+        name = "cancel" if self.question is None else hashlib.sha256(self.question.encode()).hexdigest()[:32]
+        return f"{self.task}-{name}"
+
+    def record(self, expires_at: float) -> Record:
+        """Return it as a record, which is only made where there is none yet."""
+        return Record(MAIL_KIND, self.key, dumps([self.question, self.answer, self.size]), "", expires_at)
+
+    @classmethod
+    def read(cls, record: Record) -> Letter:
+        """Read a record. Raises `StoreError` for one that another version of this package wrote."""
+        try:
+            question, answer, size = cast("tuple[str | None, JsonObject | None, int]", json.loads(record.value))
+            return cls(task_of(record), question, answer, size)
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"an answer to a task is not one of this version: {error}") from None
+
+
+def task_of(record: Record) -> str:
+    """Return the key of the task that a letter is for."""
+    return record.key.rpartition("-")[0]
+
+
+# at the process that was asked
+
+
+async def send(store: Store, letters: Sequence[Letter]) -> None:
+    """Write letters for one task, unless it is over or gone; those that are there already stay.
+
+    Raises:
+        LimitExceeded: the record of the task changes all the time; the letters were not written.
+        StoreError: whatever the store raises.
+    """
+    for _ in range(ATTEMPTS):
+        task = await store.read(KIND, letters[0].task)
+        if task is None or TaskRecord.decode(task.value).outcome is not None:
+            return
+        new = [letter for letter in letters if await store.read(MAIL_KIND, letter.key) is None]
+        if not new:
+            return
+        puts = [Put(letter.record(task.expires_at)) for letter in new]
+        try:
+            await store.write([Expect(KIND, task.key, task.version), *puts])
+        except StoreConflict:
+            continue
+        return
+    raise LimitExceeded(CHANGES)
+
+
+async def wait_taken(is_taken: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+    """Look every `WAIT_SECONDS` whether something is so; return False if it is not after that time."""
+    until = trio.current_time() + seconds
+    while not await is_taken():
+        if trio.current_time() >= until:
+            return False
+        await trio.sleep(WAIT_SECONDS)
+    return True
+
+
+async def remove(store: Store, letters: Sequence[Letter]) -> None:
+    """Remove letters of a task that is over. Raises `StoreError`."""
+    await store.write([Remove(MAIL_KIND, letter.key) for letter in letters])
+
+
+# at the process of the task
+
+
+class Recipients(Protocol):
+    """The tasks that are worked on in this process."""
+
+    services: CallServices
+    store: Store
+
+    def begin_cancel(self, task: OpenTask) -> None:
+        """Cancel a task, whose end is written soon."""
+
+    def __iter__(self) -> Iterator[OpenTask]: ...
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(slots=True, eq=False)
+class Mailbox:
+    """Takes the letters for the tasks that are worked on here."""
+
+    _tasks: Recipients
+    _is_looking: bool = field(default=False, init=False)
+
+    def look(self, supervisor: Supervisor) -> None:
+        """Look for letters from now on, until no task is worked on here."""
+        if not self._is_looking:
+            self._is_looking = True
+            supervisor.spawn(self._look_while_open)
+
+    async def _look_while_open(self) -> None:
+        try:
+            while len(self._tasks):
+                await trio.sleep(LOOK_SECONDS)
+                try:
+                    await self._take_all()
+                except StoreError as error:
+                    self._tasks.services.records.log("answers to tasks cannot be read now: %s", error)
+        finally:
+            self._is_looking = False
+
+    async def _take_all(self) -> None:
+        after = ""
+        while page := await self._tasks.store.list(MAIL_KIND, after=after, limit=PAGE):
+            recipients = {stored_key(task.record): task for task in self._tasks}
+            for record in page:
+                task = recipients.get(task_of(record))
+                if task is not None and task.version and not task.is_over:
+                    await self._take(task, Letter.read(record))
+            after = page[-1].key
+
+    async def _take(self, task: OpenTask, letter: Letter) -> None:
+        if letter.question is None:
+            self._tasks.begin_cancel(task)
+        elif task.work is not None and not task.may_ask_again(letter.question):
+            try:
+                # Also if it is asked no more: what came before has to be recorded before its letter is removed.
+                await task.work.take_answers(answers_in(letter, task), letter.size, [Remove(MAIL_KIND, letter.key)])
+            except LimitExceeded as error:
+                # It stays for the next look.
+                self._tasks.services.records.log("an answer to a task is not taken yet: %s", error)
+
+
+def answers_in(letter: Letter, task: OpenTask) -> Mapping[str, Model | Exception]:
+    """Return the answer in a letter by its key; nothing if the question is not open."""
+    asked = None if letter.question is None else task.questions.get(letter.question)
+    if asked is None or letter.question is None:
+        return {}
+    return {letter.question: asked.question.answer_type.model_validate(letter.answer)}
