@@ -17,10 +17,13 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
+from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.directory import MOST_LEGS, Unreached
 from trio_mcp.session.tasks.mail import MAIL_KIND
-from trio_mcp.storage import Append, Remove
+from trio_mcp.session.tasks.record import storage_key
+from trio_mcp.storage import Append, Record, Remove
+from trio_mcp.stores.sealed import record_place
 
 # tasks of a process that ends
 
@@ -423,3 +426,19 @@ async def test_a_stranger_writes_no_letter() -> None:
         assert (await stranger.reply(update(stranger, key, True)))["error"]["code"] == INVALID_PARAMS
         assert (await stranger.reply(stranger.about("tasks/cancel")))["error"]["code"] == INVALID_PARAMS
         assert letters(disk) == []
+
+
+async def test_a_letter_that_cannot_be_read_keeps_no_other_from_being_taken(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    async with asked_at(disk, work, Process(disk, work)) as (first, task, (elsewhere,)):
+        key = storage_key(task.id)
+        assert key is not None
+        # Before the one with the answer, in the order of their keys; it opens with the keys, and is nothing of this version.
+        place = record_place(MAIL_KIND, f"{key}-")
+        disk.records[MAIL_KIND, f"{key}-"] = Record(MAIL_KIND, f"{key}-", Vault(KEYS).seal(b"poison", place), version=1)
+        for _ in range(2):
+            await elsewhere.answer(True)
+        assert (await task.result())["content"][0]["text"] == "1 accept accept"
+        assert first.store.has_crashed is False

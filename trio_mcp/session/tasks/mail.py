@@ -176,24 +176,32 @@ class Mailbox:
             for record in page:
                 task = recipients.get(task_of(record))
                 if task is not None and task.version and not task.is_over:
-                    await self._take(task, Letter.read(record))
+                    await self._take(task, record)
             after = page[-1].key
 
-    async def _take(self, task: OpenTask, letter: Letter) -> None:
-        if letter.question is None:
-            self._tasks.begin_cancel(task)
-        elif task.work is not None and not task.may_ask_again(letter.question):
-            try:
+    async def _take(self, task: OpenTask, record: Record) -> None:
+        """Take a letter; one that cannot be taken now stays for the next look, and others are taken."""
+        try:
+            letter = Letter.read(record)
+            if letter.question is None:
+                self._tasks.begin_cancel(task)
+            elif task.work is not None and not task.may_ask_again(letter.question):
                 # Also if it is asked no more: what came before has to be recorded before its letter is removed.
                 await task.work.take_answers(answers_in(letter, task), letter.size, [Remove(MAIL_KIND, letter.key)])
-            except LimitExceeded as error:
-                # It stays for the next look.
-                self._tasks.services.records.log("an answer to a task is not taken yet: %s", error)
+        except (LimitExceeded, StoreError) as error:
+            self._tasks.services.records.log("an answer to a task is not taken yet: %s", error)
 
 
 def answers_in(letter: Letter, task: OpenTask) -> Mapping[str, Model | Exception]:
-    """Return the answer in a letter by its key; nothing if the question is not open."""
+    """Return the answer in a letter by its key; nothing if the question is not open.
+
+    Raises:
+        StoreError: it is no answer to this question; another version of this package wrote it.
+    """
     asked = None if letter.question is None else task.questions.get(letter.question)
     if asked is None or letter.question is None:
         return {}
-    return {letter.question: asked.question.answer_type.model_validate(letter.answer)}
+    try:
+        return {letter.question: asked.question.answer_type.model_validate(letter.answer)}
+    except ValueError as error:
+        raise StoreError(f"an answer to a task is not one of this version: {error}") from None
