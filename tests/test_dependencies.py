@@ -25,6 +25,7 @@ EXTRAS = {
     "yaml": "trio_mcp/openapi/documents.py",
     "goose": "trio_mcp/cli/hosts/yaml_files.py",
     "keyring": "trio_mcp/auth/client/keyring_tokens.py",
+    "redis": "trio_mcp/stores/redis_connection.py",
 }
 """The only file that may import what an extra installs."""
 FOR_TYPE_CHECKERS = "trio_mcp/model_formats/api_types.py"

@@ -311,7 +311,7 @@ async def open_service(
     options = options or ServiceOptions()
     keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
     async with (
-        open_store(options.home, keys, options.memory) as store,
+        open_store(options.home, keys, options.memory, offers.identity.name) as store,
         open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor,
     ):
         service = Service(supervisor, offers, options, keys, store, channel)

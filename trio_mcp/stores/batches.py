@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import trio
-from outcome import Error, Outcome, capture
+from outcome import Error, Outcome
 
 from ..base.logs import peer_logger
-from ..storage import StoreError, StoreTimeout
+from ..storage import StoreError
 
 # A turn of a thread costs more than most operations of a store. With one for each operation, a few thousand at once would wait
 # longer than a store has to answer, so those that wait together share a turn: a transaction of SQLite, a pipeline of Redis.
@@ -47,7 +47,7 @@ class Batches(Generic[T]):
     Args:
         name: of the store, for errors.
         work: called in the thread with the items of a batch; returns their outcomes. If it raises, each item fails, and after a
-            `StoreTimeout` those behind them fail too: they would wait for the same server.
+            `StoreError` those behind them fail too: they would wait for the same server.
         close: called in the thread after the last batch.
         upkeep: called in the thread after each batch, and when as many seconds have passed as it returned last.
         most: the items of a batch.
@@ -145,10 +145,7 @@ class Batches(Generic[T]):
     def _run(self, token: trio.lowlevel.TrioToken) -> None:
         try:
             while (batch := self._next()) is not None:
-                outcomes = self._outcomes(batch)
-                if isinstance(outcomes, Error):
-                    batch = [*batch, *(self._rest() if isinstance(outcomes.error, StoreTimeout) else ())]
-                    outcomes = [outcomes] * len(batch)
+                batch, outcomes = self._worked(batch)
                 if batch:
                     try:
                         token.run_sync_soon(self._settle, batch, outcomes)
@@ -159,16 +156,18 @@ class Batches(Generic[T]):
         finally:
             self._close()
 
-    def _outcomes(self, batch: Sequence[Waiting[T]]) -> Outcomes | Error:
+    def _worked(self, batch: list[Waiting[T]]) -> tuple[list[Waiting[T]], Outcomes]:
+        """Work on a batch; return it and the outcomes, with what waits behind it if that fails too."""
         if not batch:
-            return []
-        worked = capture(self._work, [waiting.item for waiting in batch])
-        if not isinstance(worked, Error):
-            return worked.value
-        if isinstance(worked.error, StoreError):
-            return worked
-        logger.error("the store %s failed", self._name, exc_info=worked.error)
-        return Error(StoreError(f"the store {self._name} failed: {worked.error}"))
+            return [], []
+        try:
+            return batch, self._work([waiting.item for waiting in batch])
+        except StoreError as error:
+            batch += self._rest()
+            return batch, [Error(error)] * len(batch)
+        except Exception as error:
+            logger.exception("the store %s failed", self._name)
+            return batch, [Error(StoreError(f"the store {self._name} failed: {error}"))] * len(batch)
 
     def _next(self) -> list[Waiting[T]] | None:
         """Wait for a batch; an empty one if it is time for the upkeep, None after the last."""
@@ -204,3 +203,9 @@ class Batches(Generic[T]):
                 self._queue.put(None)
                 return rest
             rest.append(waiting)
+
+
+async def run_in(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) -> None:
+    """Run work in a cancel scope, which may be shielded."""
+    with scope:
+        await work()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeAlias, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from .. import stores
 from ..base.checks import nearest
+from ..base.values import shown_url
 from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Vault
 from ..protocol.sealing.request_state import KeyRing
@@ -18,6 +21,20 @@ from .memory_store import MemoryStore
 
 GROUP: Final = "trio_mcp.stores"
 """The entry-point group of stores: each is a function from a text, such as a path, to an async context manager of a `Store`."""
+BUILT_IN: Final = {
+    "sqlite": "trio_mcp.stores.sqlite:open_sqlite",
+    "redis": "trio_mcp.stores.redis:open_redis",
+    "rediss": "trio_mcp.stores.redis:open_rediss",
+    "unix": "trio_mcp.stores.redis:open_redis_socket",
+}
+"""The stores of this package. They are no entry points: reading what every distribution offers takes longer."""
+EXTRAS: Final = {"redis": "redis"}
+"""The extras of this package, by the module that one installs."""
+NAMESPACED: Final = ("redis", "rediss", "unix")
+"""Stores that servers share, each with the namespace that its URL names."""
+
+VARIABLE: Final = "TRIO_MCP_STORE"
+"""The variable with the store of a server that names none."""
 
 OpenStore: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
 
@@ -27,18 +44,23 @@ MAKE_A_KEY: Final = (
 
 
 @asynccontextmanager
-async def open_store(given: str | Store | None, keys: KeyRing | None, memory: MemoryBudget) -> AsyncIterator[Store]:
+async def open_store(
+    given: str | Store | None, keys: KeyRing | None, memory: MemoryBudget, server: str = ""
+) -> AsyncIterator[Store]:
     """Open a store; leaving the block closes it, unless it was given opened. A durable one is sealed.
 
     Args:
-        given: a path such as "state.db", a scheme and what belongs to it such as "sqlite:state.db", an opened store, or None for
-            the memory of this process.
+        given: a path such as "state.db", a URL such as "redis://cache:6379/0", another scheme and what belongs to it, an opened
+            store, or None for that of `TRIO_MCP_STORE`, or else the memory of this process.
         keys: the first seals, all of them open.
         memory: what a store in memory draws from.
+        server: the name of the server: the namespace in a database of several servers, unless its URL names another one.
 
     Raises:
         ConfigurationError: there is no such store, it cannot be opened, or it is durable and there are no keys.
     """
+    if given is None:
+        given = os.environ.get(VARIABLE) or None
     if given is None or given == "memory:":
         with closing(MemoryStore(memory=memory)) as store:
             yield store
@@ -46,7 +68,7 @@ async def open_store(given: str | Store | None, keys: KeyRing | None, memory: Me
     if not isinstance(given, str) and not given.durable:
         yield given
         return
-    name = given if isinstance(given, str) else repr(given)
+    name = shown_url(given) if isinstance(given, str) else repr(given)
     if keys is None:
         # Before it is opened, which would make an empty file.
         raise ConfigurationError(
@@ -56,12 +78,27 @@ async def open_store(given: str | Store | None, keys: KeyRing | None, memory: Me
     if not isinstance(given, str):
         yield sealed(given, keys, name)
         return
-    scheme, separator, target = given.partition(":")
-    # A path of Windows begins with a letter and a colon.
-    if not separator or len(scheme) == 1:
-        scheme, target = "sqlite", given
+    scheme, target = scheme_and_target(given)
+    if scheme in NAMESPACED and server:
+        target = with_namespace(target, server)
     async with find_store(scheme)(target) as opened:
         yield sealed(opened, keys, name)
+
+
+def scheme_and_target(given: str) -> tuple[str, str]:
+    """Return the scheme of a store and what follows it; that of a path is "sqlite"."""
+    scheme, separator, target = given.partition(":")
+    # A path of Windows begins with a letter and a colon.
+    return (scheme, target) if separator and len(scheme) > 1 else ("sqlite", given)
+
+
+def with_namespace(target: str, server: str) -> str:
+    """Return a URL without its scheme with the namespace of a server, unless it has one."""
+    parts = urlsplit(target)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    if any(name == "namespace" for name, _ in query):
+        return target
+    return urlunsplit(parts._replace(query=urlencode([*query, ("namespace", server)])))
 
 
 def sealed(opened: Store, keys: KeyRing, name: str) -> Store:
@@ -77,24 +114,24 @@ def find_store(scheme: str) -> OpenStore:
     Raises:
         ConfigurationError: none is installed; the message lists those that are.
     """
-    entry = built_in(scheme)
-    if entry is None:
+    if scheme in BUILT_IN:
+        entry = EntryPoint(scheme, BUILT_IN[scheme], GROUP)
+    else:
         found = entry_points(group=GROUP)
         if scheme not in found.names:
-            known = ", ".join(sorted(found.names)) or "none"
-            meant = nearest(scheme, found.names)
+            names = sorted({*BUILT_IN, *found.names})
+            meant = nearest(scheme, names)
             advice = f": {meant}" if meant else "."
+            known = ", ".join(names)
             raise ConfigurationError(
                 f"no store {scheme!r} is installed{advice} Installed: {known}. For a path with a colon write sqlite:PATH"
             )
         entry = found[scheme]
-    return cast("OpenStore", entry.load())
-
-
-def built_in(scheme: str) -> EntryPoint | None:
-    """Return one of this distribution's own, which are looked for first: reading what every distribution offers takes longer."""
     try:
-        own = distribution("trio-mcp").entry_points
-    except PackageNotFoundError:
-        return None
-    return next((entry for entry in own if entry.group == GROUP and entry.name == scheme), None)
+        return cast("OpenStore", entry.load())
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        raise ConfigurationError(
+            f"the store {scheme}: needs the package {error.name}: pip install 'trio-mcp[{EXTRAS[error.name]}]'"
+        ) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from ..base.groups import UnwrappedErrors
 from ..base.logs import RepeatedRecords, peer_logger
 from ..storage import Append, Change, Missed, Notice, Put, Record, StoreError, notice_bytes
 from . import sqlite_notices
-from .batches import Batches, Outcomes
+from .batches import Batches, Outcomes, run_in
 from .nodes import Nodes, OwnFiles
 
 if TYPE_CHECKING:
@@ -271,11 +271,6 @@ def bytes_of(change: Change) -> int:
             return sum(map(len, change.entries))
         case _:
             return 0
-
-
-async def run_in(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) -> None:
-    with scope:
-        await work()
 
 
 def run_all(runs: Sequence[Callable[[], object]]) -> Outcomes:

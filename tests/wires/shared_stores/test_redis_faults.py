@@ -1,0 +1,338 @@
+"""What a store in Redis does when its server is away, frozen, killed, full, emptied, or is none that can be used."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from store_servers import RedisServer, redis_server
+
+from trio_mcp.errors import ConfigurationError
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.storage import (
+    MISSED,
+    Notice,
+    Put,
+    Record,
+    Remove,
+    SharedStore,
+    StoreError,
+    StoreFull,
+    StoreTimeout,
+)
+from trio_mcp.stores import open_store, redis_connection
+from trio_mcp.stores.redis import RedisStore, open_redis, problems_of
+
+BOUND = 20
+KEYS = KeyRing([bytes(32)])
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with redis_server() as server:
+        yield server
+
+
+@asynccontextmanager
+async def opened(server: RedisServer, clock: Callable[[], float] = time.time) -> AsyncIterator[RedisStore]:
+    with trio.fail_after(BOUND):
+        async with open_redis(server.url, clock=clock) as store:
+            yield store
+
+
+def thing(key: str, value: bytes = b"value", version: int = 0, expires_at: float = float("inf")) -> Put:
+    return Put(Record("thing", key, value, "", expires_at, version))
+
+
+async def written(store: RedisStore, key: str) -> None:
+    """Write until the store takes it."""
+    while True:
+        try:
+            return await store.write([Remove("thing", key), thing(key)])
+        except StoreError:
+            await trio.sleep(0.05)
+
+
+async def dead(store: RedisStore, node: str) -> None:
+    while not await store.bury(node):  # noqa: ASYNC110  no event of ours
+        await trio.sleep(0.05)
+
+
+# at the start
+
+
+async def test_a_server_that_is_away_ends_the_start_and_the_error_names_it_without_its_password() -> None:
+    with pytest.raises(ConfigurationError, match=r"127\.0\.0\.1") as caught:
+        async with open_redis("redis://user:secret@127.0.0.1:1/0"):
+            pass
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["redis://host:port/0", "redis://127.0.0.1?socket_timeout=soon"])
+async def test_a_url_that_cannot_be_read_ends_the_start(url: str) -> None:
+    with pytest.raises(ConfigurationError):
+        async with open_redis(url):
+            pass
+
+
+async def test_a_wrong_password_ends_the_start(server: RedisServer) -> None:
+    assert server.say("CONFIG", "SET", "requirepass", "right") == "+OK"
+    with pytest.raises(ConfigurationError):
+        async with open_redis(server.url):
+            pass
+    async with open_redis(server.url.replace("//", "//:right@")) as store:
+        await store.write([thing("a")])
+
+
+def test_a_server_that_is_too_old_or_a_replica_ends_the_start() -> None:
+    for info in (
+        {"redis_version": "6.2.14"},
+        {"redis_version": "7.2.4", "valkey_version": "7.2.5"},
+        {"redis_version": "7.2.4", "role": "slave"},
+    ):
+        with pytest.raises(ConfigurationError):
+            problems_of(info, "redis://here")
+    assert not problems_of({"redis_version": "7.0.15", "role": "master"}, "redis://here")
+
+
+async def test_a_server_that_evicts_is_warned_of(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    server.say("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    async with opened(server):
+        pass
+    assert "allkeys-lru" in caplog.text
+    assert "noeviction" in caplog.text
+
+
+def test_without_its_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import sys, trio; sys.modules['redis'] = None\n"
+        "from trio_mcp.stores.opening import find_store\n"
+        "try: find_store('redis')\n"
+        "except ValueError as error: print(error)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "trio-mcp[redis]" in shown.stdout
+
+
+async def test_two_servers_in_one_database_see_nothing_of_each_other(server: RedisServer) -> None:
+    with trio.fail_after(BOUND):
+        async with (
+            open_store(server.url, KEYS, MemoryBudget(), "travel") as travel,
+            open_store(server.url, KEYS, MemoryBudget(), "shop") as shop,
+            open_store(f"{server.url}?namespace=travel", KEYS, MemoryBudget(), "other") as same,
+        ):
+            await travel.write([thing("a")])
+            assert await shop.read("thing", "a") is None
+            assert await same.read("thing", "a") is not None
+
+
+async def test_a_server_without_a_store_takes_that_of_the_environment(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIO_MCP_STORE", server.url)
+    async with open_store(None, KEYS, MemoryBudget(), "travel") as store:
+        assert isinstance(store, SharedStore)
+    async with open_store("memory:", KEYS, MemoryBudget(), "travel") as store:
+        assert not store.durable
+
+
+# while it runs
+
+
+async def test_a_server_that_does_not_answer_is_a_timeout_after_a_second_and_what_waits_behind_fails_too(
+    server: RedisServer,
+) -> None:
+    async with opened(server) as store:
+        await store.write([thing("a")])
+        server.signal(signal.SIGSTOP)
+        began = trio.current_time()
+        outcomes: list[type[StoreError]] = []
+
+        async def fail(key: str) -> None:
+            with pytest.raises(StoreError) as caught:
+                await store.write([thing(key)])
+            outcomes.append(caught.type)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(200):
+                nursery.start_soon(fail, f"{number}")
+        assert trio.current_time() - began < 3
+        assert set(outcomes) == {StoreTimeout}
+        server.signal(signal.SIGCONT)
+        await written(store, "a")
+
+
+async def test_what_was_given_up_is_not_made_after_what_follows(server: RedisServer) -> None:
+    """A server that was frozen still finds the commands in the socket of a connection that was closed."""
+    async with opened(server) as store:
+        await store.write([thing("a")])
+        for _ in range(5):
+            server.signal(signal.SIGSTOP)
+            with pytest.raises(StoreTimeout):
+                await store.write([Remove("thing", "a"), thing("a", b"late")])
+            server.signal(signal.SIGCONT)
+            await store.write([Remove("thing", "a"), thing("a", b"newer")])
+            await trio.sleep(0.05)
+            record = await store.read("thing", "a")
+            assert record is not None
+            assert record.value == b"newer"
+
+
+async def test_a_server_that_was_killed_fails_writes_until_it_is_back_and_then_the_store_goes_on(
+    server: RedisServer,
+) -> None:
+    async with opened(server) as store:
+        await store.write([thing("a")])
+        server.stop()
+        for use in (store.write([thing("b")]), store.read("thing", "a"), store.bury("other")):
+            with pytest.raises(StoreError):
+                await use
+        server.start()
+        # Nothing was sent over a connection that the server had closed, so that this is made at once.
+        await store.write([thing("b")])
+        assert await store.read("thing", "b") is not None
+
+
+async def test_scripts_that_the_server_has_forgotten_are_loaded_again(server: RedisServer) -> None:
+    async with opened(server) as store:
+        await store.write([thing("a")])
+        server.say("SCRIPT", "FLUSH")
+        await store.write([thing("b")])
+        assert [record.key for record in await store.list("thing")] == ["a", "b"]
+
+
+async def test_a_server_that_has_become_a_replica_refuses_writes_and_takes_them_when_it_is_primary_again(
+    server: RedisServer,
+) -> None:
+    async with opened(server) as store:
+        await store.write([thing("a")])
+        server.say("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(StoreError):
+            await store.write([thing("b")])
+        server.say("REPLICAOF", "NO", "ONE")
+        await store.write([thing("b")])
+
+
+async def test_a_full_server_is_a_full_store_and_reads_go_on(server: RedisServer) -> None:
+    async with opened(server) as store:
+        await store.write([thing("a")])
+        server.say("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(StoreFull):
+            await store.write([thing("b")])
+        assert await store.read("thing", "a") is not None
+        assert await store.read("thing", "b") is None
+        server.say("CONFIG", "SET", "maxmemory", "0")
+        await store.write([thing("b")])
+
+
+async def test_a_write_whose_connection_is_cut_has_an_unknown_outcome_and_the_next_one_is_made(
+    server: RedisServer,
+) -> None:
+    async with opened(server) as store:
+        for number in range(20):
+            server.say("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            # Mostly it is seen that the server has closed the connection, before anything is sent.
+            with contextlib.suppress(StoreError):
+                await store.write([thing(f"{number}")])
+        await store.write([thing("last")])
+        assert await store.read("thing", "last") is not None
+
+
+# processes
+
+
+async def test_an_outage_kills_nobody(server: RedisServer, tmp_path: Path) -> None:
+    """The leases lapse while the server is frozen, and it thaws before anybody has renewed one."""
+    async with opened(server) as store, opened(server) as other:
+        await store.join("here")
+        await other.join("other")
+        await dead(store, "nobody")
+        server.signal(signal.SIGSTOP)
+        await trio.sleep(3)
+        server.signal(signal.SIGCONT)
+        until = trio.current_time() + 2
+        while trio.current_time() < until:
+            try:
+                assert not await store.bury("other")
+                assert not await other.bury("here")
+            except StoreError:
+                pass
+            await trio.sleep(0.01)
+        await store.write([thing("a")])
+
+
+async def test_a_store_that_was_emptied_buries_nobody_that_lives_and_goes_on(server: RedisServer) -> None:
+    async with opened(server) as store, opened(server) as other:
+        await store.join("here")
+        await other.join("other", b"about")
+        await dead(store, "nobody")
+        server.say("FLUSHALL")
+        until = trio.current_time() + 3
+        while trio.current_time() < until:
+            assert not await store.bury("other")
+            await trio.sleep(0.02)
+        assert (await store.nodes())["other"] == b"about"
+        await other.write([thing("a")])
+
+
+async def test_the_clock_of_this_machine_does_not_count(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    def ahead() -> float:
+        return time.time() + 3600
+
+    async with opened(server) as store, opened(server, ahead) as other:
+        until = time.time() + 100
+        await store.write([thing("a", expires_at=until)])
+        await other.write([thing("b", expires_at=until + 3600)])
+        records: Sequence[Record] = await store.list("thing")
+        assert [round(record.expires_at - until) for record in records] == [0, 0]
+        seen = await other.read("thing", "a")
+        assert seen is not None
+        assert round(seen.expires_at - until) == 3600
+        await store.join("here")
+        await other.join("other")
+        await dead(store, "nobody")
+        assert not await other.bury("here")
+        assert not await store.bury("other")
+    assert "differs by" in caplog.text
+
+
+async def test_every_key_expires(server: RedisServer) -> None:
+    async with opened(server) as store:
+        await store.join("here")
+        await store.write([thing("a", expires_at=time.time() + 100), thing("b", expires_at=time.time() + 50)])
+        await dead(store, "nobody")
+        connection = redis_connection.RedisConnection(store.address)
+        (names,) = connection.exchange([(b"KEYS", b"*")])
+        assert isinstance(names, list)
+        lives = dict(zip(names, connection.exchange([(b"TTL", name) for name in names]), strict=True))
+        connection.close()
+    assert len(names) >= 6
+    assert all(isinstance(life, int) and life > 0 for life in lives.values()), lives
+    indexes = [life for name, life in lives.items() if b":i" in name]
+    assert all(isinstance(life, int) and 90 <= life <= 100 for life in indexes)
+
+
+# notices
+
+
+async def test_a_listener_learns_that_it_may_have_missed_some_when_its_connection_was_lost(server: RedisServer) -> None:
+    async with opened(server) as store, store.listen() as notices:
+        await store.announce("one", b"")
+        assert await anext(notices) == Notice("one", b"")
+        server.stop()
+        server.start()
+        assert await anext(notices) is MISSED
+        await store.announce("two", b"")
+        assert await anext(notices) == Notice("two", b"")

@@ -1,0 +1,225 @@
+"""Connections to Redis: each is used by one thread, and sends what it is given as one pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeAlias, cast
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import ConnectionPool
+from redis.exceptions import (
+    BusyLoadingError,
+    MasterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+)
+from redis.retry import Retry
+
+from ..base.logs import RepeatedRecords, peer_logger
+from ..base.values import shown_url
+from ..errors import ConfigurationError
+from ..storage import StoreError, StoreFull, StoreTimeout
+from .redis_scripts import ALL
+
+ANSWER_SECONDS: Final = 1.0
+"""How long the server may take to answer, or to accept a connection."""
+NOT_DONE: Final = (BusyLoadingError, MasterDownError, NoScriptError, ReadOnlyError)
+"""What a server answers that has not done what it was asked for, and that another connection may lead past."""
+
+Argument: TypeAlias = bytes | int
+Command: TypeAlias = Sequence[Argument]
+
+logger = peer_logger("trio_mcp.stores")
+
+
+class Wire(Protocol):
+    """What is used of a connection of redis-py, whose own types are incomplete."""
+
+    @property
+    def is_connected(self) -> bool: ...
+
+    def connect(self) -> None: ...
+
+    def disconnect(self) -> None: ...
+
+    def can_read(self, timeout: float) -> bool: ...
+
+    def pack_commands(self, commands: Sequence[Command]) -> list[bytes]: ...
+
+    def send_packed_command(self, command: list[bytes], check_health: bool) -> None: ...
+
+    def read_response(self, disable_decoding: bool) -> object: ...
+
+
+class Address:
+    """The server and the namespace that a URL names.
+
+    Args:
+        url: as redis-py reads it; `namespace` may be in its query.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        query = parse_qs(parts.query, keep_blank_values=True)
+        self.namespace = query.pop("namespace", ["trio_mcp"])[0]
+        self._url = urlunsplit(parts._replace(query=urlencode(query, doseq=True)))
+        self.name = shown_url(self._url)
+        try:
+            self.connection()
+        except (ValueError, TypeError) as error:
+            raise ConfigurationError(f"the store {self.name} is not a URL of Redis: {error}") from None
+
+    def connection(self) -> Wire:
+        """Return a new connection, which is not connected yet."""
+        pool: ConnectionPool = ConnectionPool.from_url(
+            self._url,
+            protocol=2,
+            socket_timeout=ANSWER_SECONDS,
+            socket_connect_timeout=ANSWER_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+            client_name="trio_mcp",
+        )
+        return cast("Wire", pool.make_connection())
+
+
+class RedisConnection:
+    """A connection that one thread uses, and that is replaced when it fails."""
+
+    def __init__(self, address: Address) -> None:
+        self._name = address.name
+        self._connection = address.connection()
+        self._id: int | None = None
+        """How the server knows the connection before this one."""
+        self._records = RepeatedRecords(logger)
+
+    def exchange(self, commands: Sequence[Command]) -> list[object]:
+        """Send commands as one pipeline; return the answers, a `StoreError` for what the server refused.
+
+        Commands that certainly were not carried out are sent once more, over a new connection.
+
+        Raises:
+            StoreTimeout: the server does not answer in time.
+            StoreError: it cannot be reached; nothing was sent.
+        """
+        answers = self._exchange(commands)
+        again = [number for number, answer in enumerate(answers) if isinstance(answer, NOT_DONE)]
+        if again:
+            self._connection.disconnect()
+            for number, answer in zip(again, self._exchange([commands[number] for number in again]), strict=True):
+                answers[number] = answer
+        return [self._refusal(answer) if isinstance(answer, redis.RedisError) else answer for answer in answers]
+
+    def _refusal(self, error: redis.RedisError) -> StoreError:
+        if isinstance(error, OutOfMemoryError):
+            return StoreFull(f"the store {self._name} is full: {error}")
+        return StoreError(f"the store {self._name} refused: {error}")
+
+    def _exchange(self, commands: Sequence[Command]) -> list[object]:
+        self._connect()
+        answers: list[object] = []
+        try:
+            self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
+            # One by one: those before a failure are known.
+            for _ in commands:
+                answers.append(self._answer())  # noqa: PERF401
+        except BusyLoadingError as error:
+            # The first of those that it refuses closes the connection; the others would be refused in the same way.
+            answers += [error] * (len(commands) - len(answers))
+        except redis.TimeoutError:
+            raise StoreTimeout(f"the store {self._name} took more than {ANSWER_SECONDS:g} second to answer") from None
+        except redis.ConnectionError as error:
+            lost = StoreError(f"the connection to the store {self._name} was lost before it had answered: {error}")
+            answers += [lost] * (len(commands) - len(answers))
+        return answers
+
+    def _answer(self) -> object:
+        try:
+            return self._connection.read_response(disable_decoding=True)
+        except ResponseError as error:
+            return error
+
+    def _connect(self) -> None:
+        """Make sure that there is a connection which the server has not closed. Raises `StoreError`."""
+        try:
+            if self._connection.is_connected and not self._is_closed():
+                return
+            self._connection.disconnect()
+            self._connection.connect()
+            self._introduce()
+        except redis.RedisError as error:
+            self._connection.disconnect()
+            raise StoreError(f"the store {self._name} cannot be reached: {str(error).rstrip('.')}") from None
+
+    def _is_closed(self) -> bool:
+        try:
+            # Nothing should come by itself: what comes is the end, or the answer to a command that was given up.
+            return self._connection.can_read(0)
+        except redis.RedisError:
+            return True
+
+    def _introduce(self) -> None:
+        """Load the scripts, which a restart forgets, and let the server forget the connection before this one."""
+        # Commands that were sent over that one and given up must not be carried out after those that follow. A server that
+        # was frozen still finds them in its socket.
+        before = () if self._id is None else ((b"CLIENT", b"KILL", b"ID", self._id),)
+        commands: list[Command] = [
+            (b"CLIENT", b"ID"),
+            *((b"SCRIPT", b"LOAD", script.encode()) for script in ALL),
+            *before,
+        ]
+        self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
+        number, *answers = [self._answer() for _ in commands]
+        self._id = number if isinstance(number, int) else None
+        for answer in answers[: len(ALL)]:
+            if isinstance(answer, ResponseError):
+                raise answer
+        killed = [answer for answer in answers[len(ALL) :] if isinstance(answer, ResponseError)]
+        if self._id is None or any("No such client" not in str(answer) for answer in killed):
+            self._records.log(
+                "the store %s does not let this user use CLIENT ID and CLIENT KILL: a write that was given up may be made late",
+                self._name,
+            )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._records.close()
+        self._connection.disconnect()
+
+
+class RedisSubscription:
+    """A connection that receives what is published to a channel. Raises `StoreError` if it cannot be made."""
+
+    def __init__(self, address: Address, channel: bytes) -> None:
+        self._name = address.name
+        self._connection = address.connection()
+        try:
+            self._connection.connect()
+            self._connection.send_packed_command(
+                self._connection.pack_commands([(b"SUBSCRIBE", channel)]), check_health=False
+            )
+            self._connection.read_response(disable_decoding=True)
+        except redis.RedisError as error:
+            self._connection.disconnect()
+            raise StoreError(f"the store {self._name} cannot be reached: {error}") from None
+
+    def receive(self, seconds: float) -> bytes | None:
+        """Wait for a notice; return None if none comes in time. Raises `StoreError` if the connection is lost."""
+        try:
+            if not self._connection.can_read(seconds):
+                return None
+            answer = self._connection.read_response(disable_decoding=True)
+        except redis.RedisError as error:
+            raise StoreError(f"the connection to the store {self._name} was lost: {error}") from None
+        # The kind, the channel and the content.
+        return cast("list[bytes]", answer)[2]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.disconnect()
