@@ -25,6 +25,7 @@ EXTRAS = {
     "yaml": "trio_mcp/openapi/documents.py",
     "goose": "trio_mcp/cli/hosts/yaml_files.py",
     "keyring": "trio_mcp/auth/client/keyring_tokens.py",
+    "postgres": "trio_mcp/stores/postgres_connection.py",
     "redis": "trio_mcp/stores/redis_connection.py",
 }
 """The only file that may import what an extra installs."""

@@ -306,7 +306,7 @@ class SharedStore(Store, Protocol):
         ...
 
     async def announce(self, topic: str, content: bytes) -> None:
-        """Send a notice to all processes that listen, this one too: at most once.
+        """Send a notice to all processes that listen, this one too: at most once, and equal ones together perhaps as one.
 
         Raises:
             ValueError: it has more than `MOST_NOTICE` bytes.

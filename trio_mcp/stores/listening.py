@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Final, Protocol, Self
 
@@ -25,7 +25,7 @@ logger = peer_logger("trio_mcp.stores")
 class Subscription(Protocol):
     """A connection over which notices come."""
 
-    def receive(self, seconds: float) -> bytes | None: ...
+    def receive(self, seconds: float) -> Sequence[bytes]: ...
 
     def close(self) -> None: ...
 
@@ -88,6 +88,5 @@ class Listening:
 
     def _receive(self, subscription: Subscription, token: trio.lowlevel.TrioToken) -> None:
         while not self._stopped.is_set():
-            data = subscription.receive(WAIT_SECONDS)
-            if data is not None:
+            for data in subscription.receive(WAIT_SECONDS):
                 token.run_sync_soon(self._add, notice_of(data))

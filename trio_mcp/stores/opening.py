@@ -26,11 +26,13 @@ BUILT_IN: Final = {
     "redis": "trio_mcp.stores.redis:open_redis",
     "rediss": "trio_mcp.stores.redis:open_rediss",
     "unix": "trio_mcp.stores.redis:open_redis_socket",
+    "postgresql": "trio_mcp.stores.postgres:open_postgres",
+    "postgres": "trio_mcp.stores.postgres:open_postgres",
 }
 """The stores of this package. They are no entry points: reading what every distribution offers takes longer."""
-EXTRAS: Final = {"redis": "redis"}
+EXTRAS: Final = {"redis": "redis", "psycopg": "postgres"}
 """The extras of this package, by the module that one installs."""
-NAMESPACED: Final = ("redis", "rediss", "unix")
+NAMESPACED: Final = ("redis", "rediss", "unix", "postgresql", "postgres")
 """Stores that servers share, each with the namespace that its URL names."""
 
 VARIABLE: Final = "TRIO_MCP_STORE"

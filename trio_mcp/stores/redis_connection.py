@@ -209,16 +209,16 @@ class RedisSubscription:
             self._connection.disconnect()
             raise StoreError(f"the store {self._name} cannot be reached: {error}") from None
 
-    def receive(self, seconds: float) -> bytes | None:
-        """Wait for a notice; return None if none comes in time. Raises `StoreError` if the connection is lost."""
+    def receive(self, seconds: float) -> Sequence[bytes]:
+        """Wait for a notice; return none if none comes in time. Raises `StoreError` if the connection is lost."""
         try:
             if not self._connection.can_read(seconds):
-                return None
+                return ()
             answer = self._connection.read_response(disable_decoding=True)
         except redis.RedisError as error:
             raise StoreError(f"the connection to the store {self._name} was lost: {error}") from None
         # The kind, the channel and the content.
-        return cast("list[bytes]", answer)[2]
+        return cast("list[bytes]", answer)[2:]
 
     def close(self) -> None:
         """Close the connection."""

@@ -15,14 +15,17 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 
 from trio_mcp.storage import Store
+from trio_mcp.stores.postgres import open_postgres
 from trio_mcp.stores.redis import open_redis
 from trio_mcp.testing.contract.store import StoreTrait
 
 START_SECONDS: Final = 20
 REDIS_VARIABLE: Final = "TRIO_MCP_TEST_REDIS"
+POSTGRES_VARIABLE: Final = "TRIO_MCP_TEST_POSTGRES"
 
 
 def free_port() -> int:
@@ -92,4 +95,105 @@ class InRedis:
     async def open(self, place: Path) -> AsyncIterator[Store]:
         namespace = hashlib.sha256(str(place).encode()).hexdigest()[:16]
         async with open_redis(f"{os.environ[REDIS_VARIABLE]}?namespace={namespace}") as store:
+            yield store
+
+
+class PostgresServer:
+    """A PostgreSQL server of a test, which belongs to a user without rights where tests are run as root."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        if not programs:
+            pytest.skip("PostgreSQL is not installed (apt-get install postgresql): the store in it is NOT TESTED")
+        self.bin = programs[-1].parent
+        self.user: dict[str, str] = {"user": "postgres"} if os.geteuid() == 0 else {}
+
+    def make(self) -> None:
+        if self.user:
+            shutil.chown(self.folder, "postgres")
+        command = [
+            self.bin / "initdb",
+            "-D",
+            self.folder / "data",
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+        ]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/", **self.user)  # type: ignore[call-overload]
+
+    def start(self) -> None:
+        command = [
+            *(self.bin / "postgres", "-D", self.folder / "data", "-p", str(self.port), "-k", ""),
+            *("-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"),
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+            **self.user,  # type: ignore[call-overload]
+        )
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until:
+            try:
+                self.say("select 1")
+            except psycopg.Error:
+                time.sleep(0.05)
+            else:
+                return
+        raise AssertionError("postgres does not start")
+
+    def say(self, *statements: str) -> None:
+        """Carry out statements as the superuser."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all processes of the server."""
+        for pid in [self.process.pid, *children_of(self.process.pid)]:
+            os.kill(pid, number)
+
+    def stop(self) -> None:
+        """End it at once, without a checkpoint."""
+        self.signal(signal.SIGCONT)
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait()
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """Start a server with an empty database."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        inner = Path(folder, "postgres")
+        inner.mkdir()
+        server = PostgresServer(inner)
+        server.make()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+class InPostgres:
+    name = "postgres"
+    traits = frozenset(StoreTrait)
+
+    @asynccontextmanager
+    async def open(self, place: Path) -> AsyncIterator[Store]:
+        namespace = hashlib.sha256(str(place).encode()).hexdigest()[:16]
+        async with open_postgres(f"{os.environ[POSTGRES_VARIABLE]}?namespace={namespace}") as store:
             yield store

@@ -63,8 +63,8 @@ async def a_notice_without_a_listener_is_lost(opened: Opened) -> None:
 async def a_listener_that_is_too_slow_learns_that_it_has_missed_some(opened: Opened) -> None:
     async with opened.shared.listen() as notices:
         async with trio.open_nursery() as nursery:
-            for _ in range(MANY):
-                nursery.start_soon(opened.shared.announce, "many", b"")
+            for number in range(MANY):
+                nursery.start_soon(opened.shared.announce, "many", b"%d" % number)
         # A store may also keep them all.
         for _ in range(MANY):
             if await anext(notices) is MISSED:

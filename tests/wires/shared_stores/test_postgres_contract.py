@@ -1,0 +1,16 @@
+"""The store in PostgreSQL keeps the contract of stores, at a real server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from store_servers import InPostgres
+
+from trio_mcp.testing.contract.store import StoreCase, store_cases_of
+
+
+@pytest.mark.usefixtures("postgres_url")
+@pytest.mark.parametrize("case", store_cases_of(InPostgres()), ids=str)
+def test_contract(case: StoreCase, tmp_path: Path) -> None:
+    case.run(tmp_path)

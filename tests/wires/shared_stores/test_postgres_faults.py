@@ -1,0 +1,362 @@
+"""What a store in PostgreSQL does when its server is away, frozen, killed, full, read-only, or is none that can be used."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+import trio
+from store_servers import PostgresServer, postgres_server
+
+from trio_mcp.errors import ConfigurationError
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.storage import MISSED, Notice, Put, Record, Remove, StoreConflict, StoreError, StoreFull, StoreTimeout
+from trio_mcp.stores import open_store, postgres, postgres_connection, postgres_schema
+from trio_mcp.stores.postgres import PostgresStore, open_postgres
+
+BOUND = 30
+KEYS = KeyRing([bytes(32)])
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[PostgresServer]:
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(made: PostgresServer) -> PostgresServer:
+    """The server of this module, with an empty database."""
+    made.say("drop schema if exists trio_mcp cascade")
+    return made
+
+
+@asynccontextmanager
+async def opened(server: PostgresServer, clock: Callable[[], float] = time.time) -> AsyncIterator[PostgresStore]:
+    with trio.fail_after(BOUND):
+        async with open_postgres(server.url, clock=clock) as store:
+            yield store
+
+
+def thing(key: str, value: bytes = b"value", version: int = 0, expires_at: float = float("inf")) -> Put:
+    return Put(Record("thing", key, value, "", expires_at, version))
+
+
+async def written(store: PostgresStore, key: str) -> None:
+    """Write until the store takes it."""
+    while True:
+        try:
+            return await store.write([Remove("thing", key), thing(key)])
+        except StoreError:
+            await trio.sleep(0.05)
+
+
+async def refused(store: PostgresStore) -> None:
+    """Write until the store does not take it."""
+    try:
+        while True:
+            await store.write([Remove("thing", "a"), thing("a")])
+    except StoreError:
+        return
+
+
+async def dead(store: PostgresStore, node: str) -> None:
+    while not await store.bury(node):  # noqa: ASYNC110  no event of ours
+        await trio.sleep(0.05)
+
+
+# at the start
+
+
+async def test_a_server_that_is_away_ends_the_start_and_the_error_names_it_without_its_password() -> None:
+    with pytest.raises(ConfigurationError, match=r"127\.0\.0\.1") as caught:
+        async with open_postgres("postgresql://user:secret@127.0.0.1:1/shop"):
+            pass
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_url_that_cannot_be_read_ends_the_start() -> None:
+    with pytest.raises(ConfigurationError):
+        async with open_postgres("postgresql://127.0.0.1/shop?nonsense=1"):
+            pass
+
+
+async def test_a_user_who_may_not_make_the_schema_ends_the_start(server: PostgresServer) -> None:
+    server.say("drop role if exists guest", "create role guest login")
+    with pytest.raises(ConfigurationError, match="schema"):
+        async with open_postgres(server.url.replace("postgres@", "guest@")):
+            pass
+
+
+async def test_a_server_that_takes_no_writes_ends_the_start(server: PostgresServer) -> None:
+    async with opened(server):
+        pass
+    with pytest.raises(ConfigurationError, match="primary"):
+        async with open_postgres(f"{server.url}?options=-c%20default_transaction_read_only%3Don"):
+            pass
+
+
+def test_a_server_that_is_too_old_ends_the_start() -> None:
+    old = SimpleNamespace(info=SimpleNamespace(server_version=130_012))
+    with pytest.raises(ConfigurationError, match="13"):
+        postgres_connection.check_server(old, "postgresql://here")  # type: ignore[arg-type]
+
+
+async def test_a_newer_schema_ends_the_start_and_an_older_one_is_brought_up_to_date(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(server) as store:
+        await store.write([thing("a")])
+    newer = (*postgres_schema.MIGRATIONS, "alter table trio_mcp.records add column note text")
+    monkeypatch.setattr(postgres_connection, "MIGRATIONS", newer)
+    async with opened(server) as store:
+        assert await store.read("thing", "a") is not None
+        server.say("select note from trio_mcp.records")
+    monkeypatch.undo()
+    with pytest.raises(ConfigurationError, match="newer version"):
+        async with open_postgres(server.url):
+            pass
+
+
+async def test_several_that_make_the_same_schema_all_open_it(server: PostgresServer) -> None:
+    async def use(key: str) -> None:
+        async with opened(server) as store:
+            await store.write([thing(key)])
+
+    async with trio.open_nursery() as nursery:
+        for number in range(6):
+            nursery.start_soon(use, f"{number}")
+    async with opened(server) as store:
+        assert len(await store.list("thing")) == 6
+
+
+def test_without_its_package_the_error_names_the_extra() -> None:
+    code = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from trio_mcp.stores.opening import find_store\n"
+        "try: find_store('postgresql')\n"
+        "except ValueError as error: print(error)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "trio-mcp[postgres]" in shown.stdout
+
+
+async def test_two_servers_in_one_database_see_nothing_of_each_other(server: PostgresServer) -> None:
+    with trio.fail_after(BOUND):
+        async with (
+            open_store(server.url, KEYS, MemoryBudget(), "travel") as travel,
+            open_store(server.url, KEYS, MemoryBudget(), "shop") as shop,
+            open_store(f"{server.url}?namespace=travel", KEYS, MemoryBudget(), "other") as same,
+        ):
+            await travel.write([thing("a")])
+            assert await shop.read("thing", "a") is None
+            assert await same.read("thing", "a") is not None
+
+
+# while it runs
+
+
+async def test_a_server_that_does_not_answer_is_a_timeout_after_a_second_and_what_waits_behind_fails_too(
+    server: PostgresServer,
+) -> None:
+    async with opened(server) as store:
+        await store.write([thing("a")])
+        server.signal(signal.SIGSTOP)
+        try:
+            began = trio.current_time()
+            outcomes: list[type[StoreError]] = []
+
+            async def fail(key: str) -> None:
+                with pytest.raises(StoreError) as caught:
+                    await store.write([thing(key)])
+                outcomes.append(caught.type)
+
+            async with trio.open_nursery() as nursery:
+                for number in range(200):
+                    nursery.start_soon(fail, f"{number}")
+            assert trio.current_time() - began < 3
+            assert set(outcomes) == {StoreTimeout}
+        finally:
+            server.signal(signal.SIGCONT)
+        await written(store, "a")
+
+
+async def test_what_was_given_up_is_not_made_after_what_follows(server: PostgresServer) -> None:
+    async with opened(server) as store:
+        await store.write([thing("a")])
+        for _ in range(3):
+            server.signal(signal.SIGSTOP)
+            try:
+                with pytest.raises(StoreTimeout):
+                    await store.write([Remove("thing", "a"), thing("a", b"late")])
+            finally:
+                server.signal(signal.SIGCONT)
+            await store.write([Remove("thing", "a"), thing("a", b"newer")])
+            await trio.sleep(0.1)
+            record = await store.read("thing", "a")
+            assert record is not None
+            assert record.value == b"newer"
+
+
+async def test_a_server_that_was_killed_fails_writes_until_it_is_back_and_keeps_everything(
+    server: PostgresServer,
+) -> None:
+    async with opened(server) as store:
+        await store.write([thing("a")])
+        server.stop()
+        for use in (store.write([thing("b")]), store.read("thing", "a"), store.bury("other")):
+            with pytest.raises(StoreError):
+                await use
+        server.start()
+        await store.write([thing("b")])
+        assert [record.key for record in await store.list("thing")] == ["a", "b"]
+
+
+async def test_a_connection_that_the_server_has_closed_is_replaced_before_anything_is_sent(
+    server: PostgresServer,
+) -> None:
+    async with opened(server) as store:
+        for number in range(5):
+            await store.write([thing(f"{number}")])
+            server.say("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'trio_mcp'")
+            await trio.sleep(0.05)
+        assert len(await store.list("thing")) == 5
+
+
+async def test_a_schema_that_was_dropped_is_made_again_with_the_next_connection(server: PostgresServer) -> None:
+    async with opened(server) as store:
+        await store.join("here", b"about")
+        server.say(
+            "drop schema trio_mcp cascade",
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'trio_mcp'",
+        )
+        await trio.sleep(0.05)
+        await written(store, "a")
+        while not await store.nodes():  # noqa: ASYNC110  no event of ours
+            await trio.sleep(0.05)
+        assert await store.nodes() == {"here": b"about"}
+
+
+async def test_a_server_that_takes_no_writes_for_a_while_refuses_them_and_reads_go_on(server: PostgresServer) -> None:
+    async with opened(server) as store:
+        await store.write([thing("a")])
+        server.say("alter system set default_transaction_read_only = on", "select pg_reload_conf()")
+        try:
+            # The server takes the option over in its time.
+            await refused(store)
+            assert await store.read("thing", "a") is not None
+        finally:
+            server.say(
+                "set default_transaction_read_only = off",
+                "alter system reset default_transaction_read_only",
+                "select pg_reload_conf()",
+            )
+        await written(store, "b")
+
+
+async def test_a_write_that_fails_or_conflicts_leaves_the_others_of_its_batch(server: PostgresServer) -> None:
+    outcomes: dict[str, type[Exception] | None] = {}
+
+    async def write(store: PostgresStore, put: Put) -> None:
+        try:
+            await store.write([put])
+        except StoreError as error:
+            outcomes[put.record.key] = type(error)
+        else:
+            outcomes[put.record.key] = None
+
+    async with opened(server) as store:
+        await store.write([thing("there")])
+        puts = [thing("a"), thing("there"), thing("b"), thing("c", version=2**70), thing("\ud800"), thing("d\0")]
+        async with trio.open_nursery() as nursery:
+            for put in (*puts, *(thing(f"more {number}") for number in range(30))):
+                nursery.start_soon(write, store, put)
+    assert outcomes.pop("there") is StoreConflict
+    assert [outcomes.pop(key) for key in ("c", "\ud800", "d\0")] == [StoreError] * 3
+    assert set(outcomes.values()) == {None}
+
+
+def test_a_full_disk_is_a_full_store() -> None:
+    connection = postgres_connection.PostgresConnection(postgres_connection.Address("postgresql://here/shop"))
+    assert isinstance(connection._refusal(psycopg.errors.DiskFull("no room")), StoreFull)  # noqa: SLF001
+
+
+async def test_two_processes_that_write_the_same_records_in_another_order_both_go_on(server: PostgresServer) -> None:
+    """Their transactions wait for each other; the database, or the limit of a lock, ends one of them."""
+
+    async def write(store: PostgresStore, *keys: str) -> None:
+        for _ in range(20):
+            for key in keys:
+                await written(store, key)
+
+    async with opened(server) as store, opened(server) as other:
+        async with trio.open_nursery() as nursery:
+            for number in range(8):
+                nursery.start_soon(write, store, f"{number}", f"{number + 1}")
+                nursery.start_soon(write, other, f"{number + 1}", f"{number}")
+        assert len(await store.list("thing")) == 9
+
+
+async def test_an_outage_kills_nobody(server: PostgresServer) -> None:
+    async with opened(server) as store, opened(server) as other:
+        await store.join("here")
+        await other.join("other")
+        await dead(store, "nobody")
+        server.signal(signal.SIGSTOP)
+        try:
+            await trio.sleep(3)
+        finally:
+            server.signal(signal.SIGCONT)
+        until = trio.current_time() + 2
+        while trio.current_time() < until:
+            try:
+                assert not await store.bury("other")
+                assert not await other.bury("here")
+            except StoreError:
+                pass
+            await trio.sleep(0.01)
+        await written(store, "a")
+
+
+async def test_the_clock_of_this_machine_does_not_count(server: PostgresServer) -> None:
+    def ahead() -> float:
+        return time.time() + 3600
+
+    async with opened(server) as store, opened(server, ahead) as other:
+        until = time.time() + 100
+        await store.write([thing("a", expires_at=until)])
+        await other.write([thing("b", expires_at=until + 3600)])
+        assert [round(record.expires_at - until) for record in await store.list("thing")] == [0, 0]
+        seen = await other.read("thing", "a")
+        assert seen is not None
+        assert round(seen.expires_at - until) == 3600
+
+
+async def test_what_has_expired_is_deleted(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(postgres_schema, "SLICE", 500)
+    async with opened(server) as store:
+        await store.write([thing(f"{number}", expires_at=time.time() + 0.1) for number in range(600)])
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            while connection.execute("select 1 from trio_mcp.records").fetchone():  # noqa: ASYNC110
+                await trio.sleep(0.05)
+
+
+async def test_a_listener_learns_that_it_may_have_missed_some_when_its_connection_was_lost(
+    server: PostgresServer,
+) -> None:
+    async with opened(server) as store, store.listen() as notices:
+        await store.announce("one", b"")
+        assert await anext(notices) == Notice("one", b"")
+        server.say("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'trio_mcp'")
+        assert await anext(notices) is MISSED
+        await store.announce("two", b"")
+        assert await anext(notices) == Notice("two", b"")

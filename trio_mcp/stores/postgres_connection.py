@@ -1,0 +1,316 @@
+"""Connections to PostgreSQL: each is used by one thread, and carries out what it is given in one transaction."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import select
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import psycopg
+import psycopg.sql
+from outcome import Error, capture
+from psycopg.abc import PQGen
+from psycopg.conninfo import make_conninfo
+from psycopg.errors import CannotConnectNow, DiskFull, ReadOnlySqlTransaction
+from psycopg.rows import TupleRow
+
+from ..base.values import shown_url
+from ..errors import ConfigurationError
+from ..storage import StoreError, StoreFull, StoreTimeout
+from .batches import Outcomes
+from .postgres_schema import MIGRATIONS, START
+
+ANSWER_SECONDS: Final = 1.0
+"""How long the server may take to answer."""
+CONNECT_SECONDS: Final = 2
+"""How long it may take to connect: the least that libpq knows."""
+MIGRATE_SECONDS: Final = 30.0
+LOCK_MILLISECONDS: Final = 400
+"""How long a statement waits for a transaction of another process, which may wait for this one."""
+TERMINATE_MILLISECONDS: Final = 500
+LEAST_VERSION: Final = 140_000
+MIGRATION_LOCK: Final = 0x7472696F
+"""The advisory lock of those who make or change the schema."""
+
+Row: TypeAlias = TupleRow
+Rows: TypeAlias = list[Row]
+RV = TypeVar("RV")
+
+
+class Request(NamedTuple):
+    """A statement, and what makes a result of its rows."""
+
+    statement: str
+    arguments: Sequence[object]
+    result: Callable[[Rows], object]
+
+
+class Address:
+    """The database and the namespace that a URL names.
+
+    Args:
+        url: as libpq reads it; `namespace` may be in its query.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+        self.namespace = dict(query).get("namespace", "trio_mcp")
+        # libpq does not know a plus for a blank.
+        others = urlencode([each for each in query if each[0] != "namespace"], quote_via=quote)
+        own = urlunsplit(parts._replace(query=others))
+        self.name = shown_url(own)
+        try:
+            self.conninfo = make_conninfo(own)
+        except psycopg.Error as error:
+            raise ConfigurationError(f"the store {self.name} is not a URL of PostgreSQL: {error}") from None
+
+
+class LimitedConnection(psycopg.Connection[Row]):
+    """A connection that waits for a limited time for each answer: libpq has no such limit."""
+
+    limit = ANSWER_SECONDS
+
+    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+        """Wait for what a generator of psycopg does, at most for `limit` seconds; close the connection if that is too short."""
+        try:
+            return super().wait(gen, interval, self.limit if timeout is None else timeout)
+        except psycopg.errors._WaitTimeout:  # noqa: SLF001  it has no other name
+            if timeout is None:
+                # Or those who clean up would wait again.
+                self.close()
+            raise
+
+
+def connect(address: Address) -> LimitedConnection:
+    """Return a new connection. Raises `StoreError`."""
+    try:
+        connection = LimitedConnection.connect(
+            address.conninfo,
+            autocommit=True,
+            prepare_threshold=1,
+            connect_timeout=CONNECT_SECONDS,
+            application_name="trio_mcp",
+            client_encoding="utf8",
+        )
+        connection.execute(f"set lock_timeout = {LOCK_MILLISECONDS}")
+    except psycopg.Error as error:
+        raise StoreError(f"the store {address.name} cannot be reached: {one_line(error)}") from None
+    return connection
+
+
+class PostgresConnection:
+    """A connection that one thread uses, and that is replaced when it fails."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._name = address.name
+        self._connection: LimitedConnection | None = None
+        self._before: tuple[int, datetime] | None = None
+        """The process of the server behind the last connection, and when it was started."""
+
+    def carried_out(self, requests: Sequence[Request]) -> Outcomes:
+        """Carry out requests in one transaction, and return their results.
+
+        What certainly was not carried out, because the server takes no writes, is tried once more over a new connection.
+
+        Raises:
+            StoreTimeout: the server does not answer in time.
+            StoreError: it cannot be reached, or the connection was lost.
+        """
+        connection = self._connected()
+        try:
+            return self._together(connection, requests)
+        except psycopg.errors._WaitTimeout:  # noqa: SLF001  it has no other name
+            self._drop()
+            raise StoreTimeout(
+                f"the store {self._name} took more than {connection.limit:g} seconds to answer"
+            ) from None
+        except (ReadOnlySqlTransaction, CannotConnectNow):
+            self._drop()
+            return self._one_by_one(requests)
+        except psycopg.Error as error:
+            if connection.closed:
+                self._drop()
+                raise StoreError(
+                    f"the connection to the store {self._name} was lost before it had answered: {one_line(error)}"
+                ) from None
+            if len(requests) == 1:
+                return [Error(self._refusal(error))]
+        # One that does not fit must not take the others with it.
+        return self._one_by_one(requests)
+
+    def _together(self, connection: LimitedConnection, requests: Sequence[Request]) -> Outcomes:
+        if len(requests) == 1:
+            cursors = [self._sent(connection, requests[0])]
+        else:
+            with connection.pipeline(), connection.transaction():
+                cursors = [self._sent(connection, request) for request in requests]
+        return [capture(request.result, cursor.fetchall()) for request, cursor in zip(requests, cursors, strict=True)]
+
+    def _one_by_one(self, requests: Sequence[Request]) -> Outcomes:
+        outcomes: list[Outcomes] = []
+        for request in requests:
+            try:
+                outcomes.append(self._together(self._connected(), [request]))
+            except psycopg.errors._WaitTimeout:  # noqa: SLF001
+                self._drop()
+                raise StoreTimeout(
+                    f"the store {self._name} took more than {ANSWER_SECONDS:g} second to answer"
+                ) from None
+            except psycopg.Error as error:
+                outcomes.append([Error(self._refusal(error))])
+        return [outcome for each in outcomes for outcome in each]
+
+    @staticmethod
+    def _sent(connection: LimitedConnection, request: Request) -> psycopg.Cursor[Row]:
+        return connection.cursor(binary=True).execute(query(request.statement), request.arguments)
+
+    def _refusal(self, error: psycopg.Error) -> StoreError:
+        if isinstance(error, DiskFull):
+            return StoreFull(f"the store {self._name} is full: {one_line(error)}")
+        return StoreError(f"the store {self._name} refused: {one_line(error)}")
+
+    def _connected(self) -> LimitedConnection:
+        """Return a connection that the server has not closed. Raises `StoreError`."""
+        if self._connection is not None and not self._connection.closed and not is_readable(self._connection):
+            return self._connection
+        self._drop()
+        connection = connect(self._address)
+        try:
+            self._introduce(connection)
+        except psycopg.Error as error:
+            connection.close()
+            raise StoreError(f"the store {self._name} cannot be used: {one_line(error)}") from None
+        self._connection = connection
+        return connection
+
+    def _introduce(self, connection: LimitedConnection) -> None:
+        """Make the schema if it is missing, and let the server end what the connection before this one began."""
+        if version_of(connection) < len(MIGRATIONS):
+            migrate(connection)
+        if self._before is not None:
+            # A write that was given up must not be made after those that follow.
+            connection.execute(
+                "select pg_terminate_backend(pid, %s) from pg_stat_activity where pid = %s and backend_start = %s",
+                (TERMINATE_MILLISECONDS, *self._before),
+            )
+        row = connection.execute(
+            "select pid, backend_start from pg_stat_activity where pid = pg_backend_pid()"
+        ).fetchone()
+        self._before = None if row is None else (row[0], row[1])
+
+    def check(self) -> None:
+        """Connect for the first time. Raises `ConfigurationError` if the server cannot be used."""
+        try:
+            connection = connect(self._address)
+        except StoreError as error:
+            raise ConfigurationError(f"{error}. Start the server, or name another store") from None
+        with contextlib.closing(connection):
+            check_server(connection, self._name)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def check_server(connection: LimitedConnection, name: str) -> None:
+    """Raise `ConfigurationError` if a server cannot be used; make the schema, or bring it up to date."""
+    version = connection.info.server_version
+    if version < LEAST_VERSION:
+        raise ConfigurationError(
+            f"the store {name} is PostgreSQL {version // 10_000}: {LEAST_VERSION // 10_000} or a newer version is needed"
+        )
+    try:
+        found = version_of(connection)
+        if found < len(MIGRATIONS):
+            migrate(connection)
+        (is_read_only,) = connection.execute("show transaction_read_only").fetchone() or ("",)
+    except psycopg.Error as error:
+        raise ConfigurationError(
+            f"the store {name} cannot be made: {one_line(error)}. Its user needs the right to create the schema trio_mcp, and "
+            "the server has to take writes"
+        ) from None
+    if is_read_only == "on":
+        raise ConfigurationError(f"the store {name} takes no writes: name the primary")
+    if found > len(MIGRATIONS):
+        raise ConfigurationError(
+            f"the store {name} was written by a newer version of trio_mcp (schema {found}, this one has {len(MIGRATIONS)}). "
+            "Nothing was changed: install that version again, or name another database"
+        )
+
+
+def version_of(connection: LimitedConnection) -> int:
+    """Return the version of the schema; 0 if there is none."""
+    (is_there,) = connection.execute("select to_regclass('trio_mcp.schema') is not null").fetchone() or (False,)
+    row = connection.execute("select version from trio_mcp.schema").fetchone() if is_there else None
+    return 0 if row is None else int(row[0])
+
+
+def migrate(connection: LimitedConnection) -> None:
+    """Bring the schema to the newest version, all at once."""
+    connection.limit = MIGRATE_SECONDS
+    try:
+        with connection.transaction():
+            connection.execute("set local lock_timeout = 0")
+            connection.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            connection.execute(query(START))
+            # Asked again: another process may have been faster.
+            for migration in MIGRATIONS[version_of(connection) :]:
+                connection.execute(query(migration))
+            connection.execute("update trio_mcp.schema set version = %s", (len(MIGRATIONS),))
+    finally:
+        connection.limit = ANSWER_SECONDS
+
+
+class PostgresSubscription:
+    """A connection that receives what is sent to a channel. Raises `StoreError` if it cannot be made."""
+
+    def __init__(self, address: Address, channel: str) -> None:
+        self._name = address.name
+        self._connection = connect(address)
+        try:
+            self._connection.execute(psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(channel)))
+        except psycopg.Error as error:
+            self._connection.close()
+            raise StoreError(f"the store {self._name} refused: {one_line(error)}") from None
+
+    def receive(self, seconds: float) -> list[bytes]:
+        """Wait for notices; return none if none comes in time. Raises `StoreError` if the connection is lost."""
+        try:
+            notices = list(self._connection.notifies(timeout=seconds, stop_after=1))
+        except psycopg.Error as error:
+            raise StoreError(f"the connection to the store {self._name} was lost: {one_line(error)}") from None
+        return [base64.b64decode(notice.payload) for notice in notices]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def is_readable(connection: LimitedConnection) -> bool:
+    """Return whether something has come that was not asked for: the end, mostly."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def query(text: str) -> bytes:
+    """Return one of our own statements as psycopg wants it, which takes no text that a program has put together."""
+    return text.encode()
+
+
+def one_line(error: psycopg.Error) -> str:
+    return str(error).strip().replace("\n", " ").rstrip(".")
