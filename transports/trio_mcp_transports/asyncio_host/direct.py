@@ -177,12 +177,13 @@ class HostedRequest:
         """Wait until there is something to send, the client has left, or a filler is due; return whether it may be due."""
         loop = self._guest.loop
         self._wake = loop.create_future()
-        if not response.watch(self._notify):
+        silence = response.watch(self._notify)
+        if silence is None:
             return False
         if self._looking is None:
-            self._timer = loop.call_later(LOOK_SECONDS, self._look, response.max_silence)
+            self._timer = loop.call_later(LOOK_SECONDS, self._look, silence)
         else:
-            self._timer = loop.call_later(response.max_silence, self._notify)
+            self._timer = loop.call_later(silence, self._notify)
         try:
             await self._wake
         finally:
@@ -195,10 +196,10 @@ class HostedRequest:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    def _look(self, max_silence: float) -> None:
+    def _look(self, silence: float) -> None:
         loop = self._guest.loop
         self._looking = loop.create_task(self._wait_for_disconnect(), name="waiting for a client to leave")
-        self._timer = loop.call_later(max_silence, self._notify)
+        self._timer = loop.call_later(silence, self._notify)
 
     async def _wait_for_disconnect(self) -> None:
         # Further parts of the body, if there are any, mean nothing here.
