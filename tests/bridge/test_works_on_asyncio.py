@@ -42,6 +42,7 @@ TRIO_ONLY = {
     "McpApp.stop": "for the first request of a mounted application, on Trio",
     "McpApps.__call__": "asks where it runs, and serves there",
     "McpApps.lifespan": "asks where it runs",
+    "McpApps.serving": "what the lifespan serves with, on Trio",
     "McpApps.respond": "on Trio, as every request is served",
     "McpApps.serving": "what the lifespan serves with, on Trio",
     "McpApps.stop": "for the first request of a mounted application, on Trio",
