@@ -929,18 +929,24 @@ async def test_a_client_gets_what_the_next_process_says_under_numbers_of_events_
     assert text_of(rest.last) == "accept accept"
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-async def test_a_client_gets_an_answer_under_the_number_of_an_event_that_was_not_kept_also_when_its_stream_has_ended(
-    disk: Disk, shop: Shop, processes: int
-) -> None:
+async def report_that_is_not_kept(disk: Disk, shop: Shop, tool: str) -> tuple[dict[str, str], Reply]:
+    """Call a tool in a process that ends; its report of progress is sent, and the store never has it."""
     async with process(disk, shop) as first:
         headers = await first.peer.open_session()
-        call = await first.call("reports", headers)
+        call = await first.call(tool, headers)
         await call.until("id: ")
         await trio.sleep(1)
         first.store.lateness = lambda _changes: NEVER
         shop.go_on.set()
         await call.until('"progress":1')
+    return headers, call
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_a_client_gets_an_answer_under_the_number_of_an_event_that_was_not_kept_also_when_its_stream_has_ended(
+    disk: Disk, shop: Shop, processes: int
+) -> None:
+    headers, call = await report_that_is_not_kept(disk, shop, "reports")
     for _ in range(processes):
         async with process(disk, shop) as later:
             await later.peer.post(request("ping", 9), headers)
@@ -957,14 +963,7 @@ async def test_a_client_gets_an_answer_under_the_number_of_an_event_that_was_not
 async def test_a_client_gets_a_question_under_the_number_of_an_event_that_was_not_kept_also_two_processes_later(
     disk: Disk, shop: Shop
 ) -> None:
-    async with process(disk, shop) as first:
-        headers = await first.peer.open_session()
-        call = await first.call("asks", headers)
-        await call.until("id: ")
-        await trio.sleep(1)
-        first.store.lateness = lambda _changes: NEVER
-        shop.go_on.set()
-        await call.until('"progress":1')
+    headers, call = await report_that_is_not_kept(disk, shop, "asks")
     shop.says = "question"
     async with process(disk, shop) as second:
         await second.peer.post(request("ping", 9), headers)

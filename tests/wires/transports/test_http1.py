@@ -294,19 +294,12 @@ async def test_a_client_that_sends_on_without_reading_is_cut_off() -> None:
 # The end of a connection
 
 
-async def test_the_end_of_its_connection_cancels_a_modern_call() -> None:
+@pytest.mark.parametrize("era", [MODERN, "2025-11-25"])
+async def test_the_end_of_its_connection_cancels_a_modern_call_at_once_and_a_legacy_one_after_the_grace(
+    era: str,
+) -> None:
     gate = Gate()
-    async with connected(gate.server) as peer:
-        await peer.client.send(peer.call("wait", text="x"))
-        await soon(gate.began)
-        await peer.client.stream.aclose()
-        await soon(gate.ended)
-        assert gate.was_cancelled
-
-
-async def test_the_end_of_its_connection_cancels_a_legacy_call_after_the_grace() -> None:
-    gate = Gate()
-    async with connected(gate.server, "2025-11-25", limits=HttpLimits(disconnect_grace=0.01)) as peer:
+    async with connected(gate.server, era, limits=HttpLimits(disconnect_grace=0.01)) as peer:
         await peer.client.send(peer.call("wait", text="x"))
         await soon(gate.began)
         await peer.client.stream.aclose()
