@@ -167,6 +167,7 @@ class Client(TaskMethods):
         sampler = sampling_handler(on_sample, sampling, approve_sample)
         with_tools = sample_tools or sampling is not None
         handlers = Handlers(on_elicit, sampler, on_roots, on_elicit_url, with_tools, sample_context, handler_timeout)
+        view = cache_view(cache, found, principal, options.get("headers"), handlers.capabilities, options.get("auth"))
         made = ClientOptions(
             info=Implementation(name=name, version=version),
             handlers=handlers,
@@ -178,15 +179,9 @@ class Client(TaskMethods):
             mode=mode,
             probe_timeout=probe_timeout,
             wait_if_busy=wait_if_busy,
-            cache=cache_view(
-                cache, found, principal, options.get("headers"), handlers.capabilities, options.get("auth")
-            ),
+            cache=view,
         )
-        connect = channel_opener(
-            found, options, raise_exceptions=raise_exceptions, reconnect=reconnect, probed=mode == "auto"
-        )
-        if made.wait_if_busy:
-            connect = partial(opened_when_free, connect, made.wait_if_busy)
+        connect = channel_opener(found, options, made, raise_exceptions=raise_exceptions, reconnect=reconnect)
         client = cls(connect(), made)
         client._target, client._transport_options, client._connect = target, {**options}, connect
         return client
@@ -479,7 +474,7 @@ class Client(TaskMethods):
 
 
 def channel_opener(
-    target: object, options: TransportKeywords, *, raise_exceptions: bool, reconnect: bool, probed: bool
+    target: object, options: TransportKeywords, of_client: ClientOptions, *, raise_exceptions: bool, reconnect: bool
 ) -> Callable[[], AbstractAsyncContextManager[AnyChannel]]:
     """Return a function that opens a channel to the target of a client, with these options of its transport."""
     given: dict[str, object] = {**options}
@@ -487,4 +482,6 @@ def channel_opener(
         given["raise_exceptions"] = True
     # For the error of an option that no transport has.
     names = signature(Client.connect).parameters if given else ()
-    return partial(open_lasting_target, target, given, names, reconnect=reconnect, probed=probed)
+    probed, seconds = of_client.mode == "auto", of_client.wait_if_busy
+    connect = partial(open_lasting_target, target, given, names, reconnect=reconnect, probed=probed)
+    return partial(opened_when_free, connect, seconds) if seconds else connect

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 import click
 
@@ -52,6 +52,17 @@ EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The time of every file, so that the same files are the same bundle."""
 
 
+class Description(TypedDict):
+    """What the options say of a bundle."""
+
+    name: str | None
+    version: str | None
+    description: str | None
+    author: str | None
+    variables: Sequence[str]
+    secrets: Sequence[str]
+
+
 @command("bundle", EXAMPLES)
 @target_argument
 @click.option(
@@ -72,17 +83,12 @@ EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 def command_line(
     target: str,
     output: str | None,
-    name: str | None,
-    version: str | None,
-    description: str | None,
-    author: str | None,
-    variables: Sequence[str],
-    secrets: Sequence[str],
     packages: Sequence[str],
     excluded: Sequence[str],
     included: Sequence[str],
     as_json: bool,
     debug: bool,  # noqa: ARG001
+    **described: Unpack[Description],
 ) -> int:
     """Write an MCPB file with a server.
 
@@ -98,24 +104,8 @@ def command_line(
     if project.exists and packages:
         raise CommandError("pyproject.toml names the packages: leave out --with")
     check_needs(project)
-    description = description or project.description or server.instructions
-    author = author or project.author
-    check_described(description, author)
     source = path.relative_to(project.folder).as_posix()
-    start_text = PythonTarget(code.source if isinstance(code.source, str) else Path(source), code.name).text
-    manifest = {
-        "manifest_version": "0.4",
-        "name": UNFIT.sub("-", name or project.name or server.identity.name).strip("-.") or "server",
-        "display_name": server.identity.title or name or server.identity.name,
-        "version": version or project.version or server.identity.version,
-        "description": description,
-        "author": {"name": author},
-        **links(project),
-        "server": {"type": "uv", "entry_point": source, "mcp_config": start(start_text, [*variables, *secrets])},
-        **offers(server),
-        "compatibility": {"platforms": [*PLATFORMS], "runtimes": {"python": project.requires_python or ">=3.11"}},
-        **user_config(variables, secrets),
-    }
+    manifest = manifest_of(server, project, code, source, described)
     bundle = Path(output or UNFIT.sub("-", f"{manifest['name']}-{manifest['version']}.mcpb"))
     never: dict[str, str] = {}
     found = files_of(project.folder, [*ignored(project.folder), *excluded], bundle.resolve(), never)
@@ -134,6 +124,37 @@ def command_line(
     else:
         note(f"wrote {bundle}")
     return Status.OK
+
+
+def manifest_of(
+    server: Server, project: Project, code: PythonTarget, source: str, described: Description
+) -> dict[str, object]:
+    """Return the manifest of a bundle.
+
+    Args:
+        source: the file of the server, below the folder of the project.
+
+    Raises:
+        CommandError: nothing says what the server does, or who made it.
+    """
+    name, variables, secrets = described["name"], described["variables"], described["secrets"]
+    description = described["description"] or project.description or server.instructions
+    author = described["author"] or project.author
+    check_described(description, author)
+    start_text = PythonTarget(code.source if isinstance(code.source, str) else Path(source), code.name).text
+    return {
+        "manifest_version": "0.4",
+        "name": UNFIT.sub("-", name or project.name or server.identity.name).strip("-.") or "server",
+        "display_name": server.identity.title or name or server.identity.name,
+        "version": described["version"] or project.version or server.identity.version,
+        "description": description,
+        "author": {"name": author},
+        **links(project),
+        "server": {"type": "uv", "entry_point": source, "mcp_config": start(start_text, [*variables, *secrets])},
+        **offers(server),
+        "compatibility": {"platforms": [*PLATFORMS], "runtimes": {"python": project.requires_python or ">=3.11"}},
+        **user_config(variables, secrets),
+    }
 
 
 def file_of(code: PythonTarget) -> Path:

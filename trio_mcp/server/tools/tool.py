@@ -361,14 +361,9 @@ def make_tool(
         ParameterHeaders.of(arguments.schema) or None,
         access_of(name, options),
         arguments,
-        make_handler(
-            # The phases of a handoff run each on its loop.
-            function if before is not None else on_its_loop(function, options),
-            arguments.context,
-            threads,
-            branch_terms(options),
-            options.get("token_budget"),
-            concurrency_limit(name, options),
+        # The phases of a handoff run each on its loop.
+        tool_handler(
+            name, function if before is not None else on_its_loop(function, options), arguments, options, threads
         ),
         returned.convert,
         resume,
@@ -378,6 +373,14 @@ def make_tool(
         options.get("max_result"),
         support,
     )
+
+
+def tool_handler(
+    name: str, function: Function, arguments: Arguments, options: ToolKeywords, threads: ThreadLimiter
+) -> Handler:
+    """Return what runs the function of a tool."""
+    budget, limit = options.get("token_budget"), concurrency_limit(name, options)
+    return make_handler(function, arguments.context, threads, branch_terms(options), budget, limit)
 
 
 def tool_arguments(
