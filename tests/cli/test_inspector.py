@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trio_mcp.cli.dev.inspector import PACKAGE, find_npx, inspector_command, outdated_node
+from trio_mcp.cli.commands.dev import PACKAGE, find_npx, inspector_command, outdated_node
 from trio_mcp.cli.errors import CommandError, Status
 from trio_mcp.cli.program import main
 

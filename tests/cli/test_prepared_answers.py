@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.cli.terminal.line_reading import Terminal
-from trio_mcp.cli.terminal.prompting import Prompting
+from trio_mcp.cli.terminal.prompting import Prompting, Terminal
 from trio_mcp.types import (
     CreateMessageRequestParams,
     ElicitRequestFormParams,

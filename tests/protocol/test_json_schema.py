@@ -17,7 +17,7 @@ from naming import unnamed
 from trio_mcp.protocol.json_limits import DEFAULT_LIMITS
 from trio_mcp.protocol.schema import compiled
 from trio_mcp.protocol.schema.json_schema import Schema
-from trio_mcp.protocol.schema.limits import (
+from trio_mcp.protocol.schema.references import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_STEPS,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trio_mcp import Client, Server
-from trio_mcp.server import preloading
+from trio_mcp.server import running
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +18,7 @@ import sys
 sys.path[:0] = {sources!r}
 import trio
 from trio_mcp import Client, Context, Server, accept
-from trio_mcp.server import preloading
+from trio_mcp.server import running
 
 server = Server("asks")
 
@@ -64,7 +64,7 @@ async def call(mode, name):
 async def main():
     for mode in ("legacy", "modern"):
         await call(mode, "idle")
-    preloading.load_for_calls()
+    running.load_for_calls()
     before = {{*sys.modules}}
     for mode in ("legacy", "modern"):
         await call(mode, "asks")
@@ -84,16 +84,16 @@ def test_a_call_that_asks_loads_nothing_more_of_the_server() -> None:
 
 async def test_a_service_of_many_connections_has_loaded_it_when_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-    monkeypatch.setattr(preloading, "modules_in_calls", lambda: ["module_of_a_table"])
-    monkeypatch.setattr(preloading, "OTHERS", ("module_to_load_ahead",))
-    monkeypatch.setattr(preloading, "import_module", loaded.append)
+    monkeypatch.setattr(running, "modules_in_calls", lambda: ["module_of_a_table"])
+    monkeypatch.setattr(running, "OTHERS", ("module_to_load_ahead",))
+    monkeypatch.setattr(running, "import_module", loaded.append)
     async with Server("x").open_service():
         assert loaded == ["module_of_a_table", "module_to_load_ahead"]
 
 
 async def test_a_service_of_one_channel_loads_nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-    monkeypatch.setattr(preloading, "OTHERS", ("module_to_load_ahead",))
-    monkeypatch.setattr(preloading, "import_module", loaded.append)
+    monkeypatch.setattr(running, "OTHERS", ("module_to_load_ahead",))
+    monkeypatch.setattr(running, "import_module", loaded.append)
     async with Client.connect(Server("x")):
         assert loaded == []

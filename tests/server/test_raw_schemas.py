@@ -13,7 +13,7 @@ from talk import DECLINE, Json, Talk, accept
 
 from trio_mcp import Context, Elicit, Mirrored, Server, ToolResult
 from trio_mcp.protocol.schema.json_schema import Schema
-from trio_mcp.protocol.schema.limits import MAX_STEPS
+from trio_mcp.protocol.schema.references import MAX_STEPS
 from trio_mcp.types import (
     Annotations,
     AudioContent,

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from trio_mcp import Context, RequestTimeout, Sampled, SampleInvalid, Server
 from trio_mcp.errors import BranchLimit
 from trio_mcp.protocol.schema.json_schema import Schema
-from trio_mcp.protocol.schema.limits import CheckTooExpensive
+from trio_mcp.protocol.schema.references import CheckTooExpensive
 from trio_mcp.sampling import SCHEMA_TOOL
 from trio_mcp.testing import MockClient, Never, SecondWorker, make_context, replay_tool
 from trio_mcp.types import (

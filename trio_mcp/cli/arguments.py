@@ -13,19 +13,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
 from ..base.checks import check_int
 from ..protocol.revisions import SUPPORTED
 from ..protocol.schema.references import dereference
-from ..types import JsonObject, JsonValue, Tool
-from .errors import CommandError
+from ..types import JsonObject, JsonValue, PromptReference, ResourceTemplateReference, Tool
+from .errors import CommandError, Status
+from .terminal.output import note, show_json, show_lines
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from ..client import Client
 
 
 KINDS: dict[type, str] = {
@@ -251,3 +254,38 @@ header_option = click.option(
     metavar="NAME=VALUE",
     help="An HTTP header, for a URL; repeatable.",
 )
+
+
+# Completing a value of a prompt or a template: what `--complete KEY=BEGUN` of `read` and `prompt` writes.
+
+complete_option: Final = click.option(
+    "--complete",
+    "begun",
+    type=Pair("KEY=BEGUN"),
+    metavar="KEY=BEGUN",
+    help="Write the values that the server suggests for KEY, of which BEGUN is typed.",
+)
+
+
+async def show_suggestions(
+    client: Client,
+    reference: PromptReference | ResourceTemplateReference,
+    begun: tuple[str, str],
+    others: Mapping[str, str],
+    *,
+    as_json: bool,
+) -> int:
+    """Write what a server suggests for a value, one in a line.
+
+    Args:
+        begun: the name of the value, and what is typed of it.
+        others: the values that are known.
+    """
+    found = await client.complete(reference, *begun, context=others or None)
+    if as_json:
+        show_json(found.wire())
+        return Status.OK
+    show_lines([" ".join(value.split()) for value in found.values])
+    if found.has_more:
+        note("there are more")
+    return Status.OK

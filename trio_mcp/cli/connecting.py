@@ -29,10 +29,9 @@ from .command import run_command
 from .errors import CommandError, Status, translate_errors
 from .targets.logins import login_for
 from .targets.target import CommandTarget, PythonTarget, Target, UrlTarget, read_target, target_texts
-from .terminal.line_reading import Terminal
 from .terminal.messages import show_log
 from .terminal.output import PrintableFormatter, log_to_stderr, note
-from .terminal.prompting import Prompting
+from .terminal.prompting import Prompting, Terminal
 
 # The stderr of a server that the command starts: on a terminal it is shown without control characters.
 

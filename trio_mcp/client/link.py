@@ -22,10 +22,10 @@ from ..session.event_loop import HOME, home_held
 from ..types import Model, RequestParams
 from .dialects import Dialect, open_dialect
 from .handlers import Rounds
-from .notifications import NotificationRouter
 from .options import ClientOptions
 from .requester import ATTEMPTS, BACKOFF, SendRequest, ServerFacts, WaitingSession
 from .session_reconnecting import LinkEvent, LinkState, Phase, SessionReopening
+from .subscriptions import NotificationRouter
 
 # Splitting an exception in a system task. Trio's loop would end if it left the task.
 

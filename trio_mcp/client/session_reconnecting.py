@@ -22,8 +22,8 @@ from ..session import ClientSession
 from ..session.client import RequestOptions
 from ..types import Model, RequestParams
 from .dialects import Dialect
-from .notifications import NotificationRouter
 from .requester import Requester, would_fail_again
+from .subscriptions import NotificationRouter
 
 # The state of a link: where its life and the life of its session stand, as a table. No I/O.
 

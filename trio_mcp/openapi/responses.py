@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from ..errors import RemoteProtocolError
 from ..protocol.schema.json_schema import Schema
-from ..protocol.schema.limits import CheckTooExpensive
+from ..protocol.schema.references import CheckTooExpensive
 from ..protocol.strict_json import JsonLimits, dumps, loads
 from ..server.values.media import Audio, File, Image, is_text
 from ..server.values.results import ToolResult, plain_text

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         mounts as mounts,
         nested as nested,
         other_names as other_names,
-        preloading as preloading,
         running as running,
         sampling as sampling,
         tools as tools,
@@ -106,7 +105,6 @@ else:
             "lifespan": "",
             "options": "OfferKeywords",
             "other_names": "",
-            "preloading": "",
             "running": "",
             "sampling": (
                 "BreakToolLoop ClientTools IncludeContext LoopTool OfferedTool Prompt PromptPart SampleAttempt "

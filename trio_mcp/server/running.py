@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from importlib import import_module
+from itertools import chain
 from types import FrameType
 from typing import Final, TypeAlias
 
 import trio
 
 from .. import server
-from ..base.late import settle_for_server
+from ..base.late import freeze, modules_in_calls, no_collection, settle_for_server
 from ..errors import ConfigurationError
 from ..protocol.sealing.request_state import KeyRing
 from ..session import (
@@ -222,3 +225,30 @@ class RunningServices:
         with self._declaring:
             for service, registry in list(self._current.items()):
                 service.declare(registry.capabilities)
+
+
+# Loading what calls may need, ahead of them, in a server of many clients.
+
+OTHERS: Final = (
+    "trio_mcp.protocol.conversation",
+    "cryptography.exceptions",
+    "cryptography.hazmat.primitives.ciphers.aead",
+    "cryptography.hazmat.primitives.hashes",
+    "cryptography.hazmat.primitives.kdf.hkdf",
+)
+"""What calls may need besides what the tables of the packages name (`late.py`)."""
+
+
+def load_for_calls() -> None:
+    """Load what the methods of a context need, and what requests need that go with questions and tasks.
+
+    The event loop is blocked meanwhile; no client is served yet. Not in a thread: calls with arguments of a megabyte then took
+    1.09 times the CPU time (docs/internals/performance.md).
+    """
+    before = len(sys.modules)
+    with no_collection():
+        for name in chain(modules_in_calls(), OTHERS):
+            import_module(name)
+    if len(sys.modules) > before and OWNS_PROCESS.get():
+        # What was loaded earlier is frozen already (`settle_for_server`).
+        freeze()

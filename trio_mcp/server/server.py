@@ -399,7 +399,7 @@ class Server(Composition, metaclass=AnsweredType):
         """
         offers = self._offers(options, state, states, usage)
         if channel is None:
-            server.preloading.load_for_calls()
+            server.running.load_for_calls()
         async with open_service(offers, options, channel) as service:
             self._running.add(service, self._registry)
             # Again, because another thread may have added something after the capabilities were read above.

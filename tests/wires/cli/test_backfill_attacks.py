@@ -20,7 +20,7 @@ import trio.testing
 from command import COMMAND, ENVIRONMENT, ROOT, SECONDS, started
 
 from trio_mcp import Client
-from trio_mcp.cli.terminal.line_reading import ControllingTerminal
+from trio_mcp.cli.terminal.prompting import ControllingTerminal
 
 SERVER = [sys.executable, str(Path(__file__).with_name("sampling_server.py"))]
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")

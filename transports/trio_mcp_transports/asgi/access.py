@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from trio_mcp.errors import ProtocolError
-from trio_mcp.http.allowed_hosts import LOOPBACK, check_hosts, check_origins, host_name
+from trio_mcp.http.options import LOOPBACK, check_hosts, check_origins, host_name
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST
 from trio_mcp.protocol.uri.uris import normal_uri
 

@@ -23,7 +23,7 @@ from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, NamedTuple, TypeAlias
 
-from trio_mcp.http.allowed_hosts import UNIX, check_proxies, host_name
+from trio_mcp.http.options import UNIX, check_proxies, host_name
 from trio_mcp.http.routes import PLAIN_PATH
 
 from .access import HttpRejection

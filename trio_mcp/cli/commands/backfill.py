@@ -24,9 +24,8 @@ from ..connecting import started
 from ..errors import CommandError, Status, status_of
 from ..targets.passing import check_no_password, connection, proxy_errors, transport_options
 from ..targets.target import SCHEME, CommandTarget, PythonTarget, UrlTarget, read_target
-from ..terminal.line_reading import ControllingTerminal
 from ..terminal.output import log_to_stderr
-from ..terminal.prompting import Prompting
+from ..terminal.prompting import ControllingTerminal, Prompting
 from .serve import HTTP_OPTIONS, http_errors, serves_http
 
 EXAMPLES = """\

@@ -24,8 +24,8 @@ from ..hosts import HOSTS, Change, Host, as_member, read_for_change, scope_of, w
 from ..targets.loading import load_python
 from ..targets.logins import login_for
 from ..targets.target import CommandTarget, PythonTarget, Target, UrlTarget, read_target
-from ..terminal.line_reading import Terminal
 from ..terminal.output import note, rich_screen, show_json, show_lines
+from ..terminal.prompting import Terminal
 
 EXAMPLES = f"""\
 examples:

@@ -24,8 +24,8 @@ from ..command import command, run_command
 from ..connecting import GIVE_HEADER
 from ..errors import CommandError, Status, translate_errors
 from ..targets.logins import LoginUrl, check_server_url
-from ..terminal.line_reading import Terminal
 from ..terminal.output import log_to_stderr, note, show_json, show_lines
+from ..terminal.prompting import Terminal
 from .whoami import as_object
 
 EXAMPLES = """\

@@ -8,9 +8,8 @@ import click
 
 from ...client import Client
 from ...types import GetPromptResult, PromptReference
-from ..arguments import Pair, check_once, json_option
+from ..arguments import Pair, check_once, complete_option, json_option, show_suggestions
 from ..command import command
-from ..completing import complete_option, show_suggestions
 from ..connecting import Answering, Connecting, answers, connects, use_server
 from ..errors import REFUSED, CommandError, Status
 from ..terminal.messages import as_text

@@ -11,9 +11,8 @@ from ...base.regular_files import write_regular
 from ...base.values import one_line, printable
 from ...client import Client
 from ...types import BlobResourceContents, ReadResourceResult, ResourceTemplateReference, TextResourceContents
-from ..arguments import json_option
+from ..arguments import complete_option, json_option, show_suggestions
 from ..command import command
-from ..completing import complete_option, show_suggestions
 from ..connecting import Answering, Connecting, answers, connects, use_server
 from ..errors import REFUSED, CommandError, Status
 from ..terminal.output import show_json

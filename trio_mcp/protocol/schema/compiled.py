@@ -21,8 +21,20 @@ from referencing.jsonschema import specification_with
 from ...types.base import JsonObject, JsonValue
 from ..strict_json import JsonLimits, json_path, loads
 from .keywords import CHECK_BUDGET, DIALECTS, BudgetExceeded, CheckBudget, NestedTooDeep, SubschemaRole, abbreviated
-from .limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS, QUICK_STEPS, QUICK_VALUES, CheckTooExpensive
-from .references import MAX_PATTERN_WEIGHT, Pattern, Resolved, Resolver, lookup
+from .references import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_PATTERN_WEIGHT,
+    MAX_STEPS,
+    MAX_SUBSCHEMAS,
+    QUICK_STEPS,
+    QUICK_VALUES,
+    CheckTooExpensive,
+    Pattern,
+    Resolved,
+    Resolver,
+    lookup,
+)
 
 # Meta-schemas in one piece: what the official ones accept, at a fifth of the cost.
 #

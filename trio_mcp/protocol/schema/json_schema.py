@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...types.base import JsonObject, JsonValue
 from ..strict_json import dumps
-from .limits import MAX_BYTES, MAX_SUBSCHEMAS
-from .references import MAX_PATTERN_WEIGHT
+from .references import MAX_BYTES, MAX_PATTERN_WEIGHT, MAX_SUBSCHEMAS
 
 if TYPE_CHECKING:
     from .compiled import CompiledSchema

@@ -22,8 +22,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
 from ...types.base import JsonValue
-from .limits import MAX_FRAMES, STEPS_WITHOUT_PAUSE
-from .references import Pattern, Resolver
+from .references import MAX_FRAMES, STEPS_WITHOUT_PAUSE, Pattern, Resolver
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 Schema: TypeAlias = Mapping[str, Any]

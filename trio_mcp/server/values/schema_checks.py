@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from ... import server
 from ...protocol.schema.json_schema import Schema
-from ...protocol.schema.limits import CheckTooExpensive
+from ...protocol.schema.references import CheckTooExpensive
 from ...runtime import ThreadLimiter
 from ...types import JsonValue
 

@@ -19,7 +19,7 @@ from trio_mcp.base.logs import logs_json
 from trio_mcp.base.regular_files import MAX_CONFIGURATION, read_regular
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.http import Tls
-from trio_mcp.http.allowed_hosts import LOOPBACK
+from trio_mcp.http.options import LOOPBACK
 from trio_mcp.session import SharedServer
 
 from ...hypercorn.config import GuardedConfig, guarded_config
