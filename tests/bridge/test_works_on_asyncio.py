@@ -44,7 +44,6 @@ TRIO_ONLY = {
     "McpApps.lifespan": "asks where it runs",
     "McpApps.serving": "what the lifespan serves with, on Trio",
     "McpApps.respond": "on Trio, as every request is served",
-    "McpApps.serving": "what the lifespan serves with, on Trio",
     "McpApps.stop": "for the first request of a mounted application, on Trio",
 }
 
