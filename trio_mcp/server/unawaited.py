@@ -123,14 +123,17 @@ def must_be_awaited(
 
 
 def waits_in_threads(name: str) -> Callable[[F], F]:
-    """Return a decorator of a method that returns an `UnawaitedAnswer`: in the thread of a plain function it waits for it."""
+    """Return a decorator of a method that checks its arguments and returns a coroutine.
+
+    The caller gets an `UnawaitedAnswer` with this name; in the thread of a plain function, where it waits, the value.
+    """
 
     def decorate(method: F) -> F:
         @wraps(method)
-        def call(*args: object, **options: object) -> object:
+        def call(ctx: InLane, *args: object, **options: object) -> object:
             if trio.lowlevel.in_trio_task():
-                return method(*args, **options)
-            return await_on_loop(partial(method, *args, **options), name)
+                return UnawaitedAnswer(method(ctx, *args, **options), name, ctx._lane)  # noqa: SLF001  as above
+            return await_on_loop(partial(method, ctx, *args, **options), name)
 
         return cast("F", call)
 

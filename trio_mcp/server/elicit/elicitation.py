@@ -18,7 +18,7 @@ from ...session import Call, Question
 from ...types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue
 from ..branching import BranchTerms
 from ..options import AskTimeout
-from ..unawaited import UnawaitedAnswer, waits_in_threads
+from ..unawaited import waits_in_threads
 from .elicits import Elicit, question_meta
 from .exchanges import UNNAMED, Accepted, Declined, Dismissed, Elicited, ElicitExchange, KeyedElicited
 from .forms import Form, Titled, form_of
@@ -113,8 +113,7 @@ class Elicitation:
             server.other_names.refuse(unknown, keyword_options(Elicitation.__call__), "ctx.elicit()")
         check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
-        asking = _ask(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
-        return UnawaitedAnswer(asking, "ctx.elicit", self._lane)
+        return _ask(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
 
     @overload
     async def strict(  # type: ignore[overload-overlap]
@@ -154,8 +153,7 @@ class Elicitation:
             server.other_names.refuse(unknown, keyword_options(Elicitation.strict), "ctx.elicit.strict()")
         check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
-        asking = _content(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
-        return UnawaitedAnswer(asking, "ctx.elicit.strict", self._lane)
+        return _content(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
 
     @overload
     async def with_retry(  # type: ignore[overload-overlap]
@@ -240,11 +238,9 @@ class Elicitation:
         asked = self._form(message, schema, context)
         limit = _limit(timeout)
         if on_decline == "error":
-            asking = _answer(self._call, self._lane, message, asked, context, limit, max_attempts)
-        else:
-            again = on_decline == "retry"
-            asking = _ask(self._call, self._lane, message, asked, context, limit, max_attempts, again=again)
-        return UnawaitedAnswer(asking, "ctx.elicit.with_retry", self._lane)
+            return _answer(self._call, self._lane, message, asked, context, limit, max_attempts)
+        again = on_decline == "retry"
+        return _ask(self._call, self._lane, message, asked, context, limit, max_attempts, again=again)
 
     def _form(self, message: str, schema: object, context: object) -> Asked:
         """Return the form to show. Raises what the class says, before anything is awaited."""

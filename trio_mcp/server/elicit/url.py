@@ -21,7 +21,6 @@ from ...session import Call, Question
 from ...types import ElicitRequestURLParams, ElicitResult
 from ..branching import BranchTerms
 from ..options import AskTimeout
-from ..unawaited import UnawaitedAnswer
 from .exchanges import Declined, Dismissed, UrlAccepted, UrlElicited
 
 logger = logging.getLogger("trio_mcp.elicitation")
@@ -91,8 +90,7 @@ def elicit_url(
     if not terms.allow_elicit:
         raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
     page.check()
-    asking = _elicit_url(call, lane, page, None if timeout == math.inf else AskTimeout(timeout))
-    return UnawaitedAnswer(asking, "ctx.elicit_url", lane)
+    return _elicit_url(call, lane, page, None if timeout == math.inf else AskTimeout(timeout))
 
 
 async def _elicit_url(call: Call, lane: Lane, page: Page, limit: AskTimeout | None) -> UrlElicited:

@@ -13,7 +13,7 @@ from ...runtime import Lane, run_child
 from ...runtime.branch import with_timeout
 from .. import sampling
 from ..branching import freeze_messages
-from ..unawaited import UnawaitedAnswer, waits_in_threads
+from ..unawaited import waits_in_threads
 from .sampler import Sampler
 
 MAX_ITERATIONS: Final = 10
@@ -82,8 +82,7 @@ class ToolLooper(Sampler):
             options = {**options, "messages": tuple(given)}
         parts = None if prompt is None else sampling.prompts.prompt_parts(cast("sampling.Prompt", prompt))
         choice = None if tool_choice is None else types.ToolChoice(mode=tool_choice)
-        running = self._run_loop(parts, sampling.loop.LoopOptions([*tools], max_iterations, progress), choice, options)
-        return UnawaitedAnswer(running, "ctx.run_tool_loop", self._lane)
+        return self._run_loop(parts, sampling.loop.LoopOptions([*tools], max_iterations, progress), choice, options)
 
     async def _run_loop(
         self,

@@ -15,7 +15,7 @@ from ...session import Call
 from .. import sampling
 from ..branching import BODY, BranchTerms, Messages, freeze_messages
 from ..options import ask_timeout
-from ..unawaited import Reporter, UnawaitedAnswer, waits_in_threads
+from ..unawaited import Reporter, waits_in_threads
 from ..values.schema_checks import DeferredCheck
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class Sampler(Reporter):
             # The author may go on with the list before this is awaited.
             options = {**options, "messages": tuple(messages)}
         parts = None if prompt is None else sampling.prompts.prompt_parts(prompt)
-        return UnawaitedAnswer(self._ask(helper, parts, required, retries, options), f"ctx.{helper}", self._lane)
+        return self._ask(helper, parts, required, retries, options)
 
     async def _ask(
         self,
