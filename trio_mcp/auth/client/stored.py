@@ -26,7 +26,7 @@ class Login:
         url: of the server, in its canonical form.
         resource: as the metadata of the server has it; None if the parameter `resource` is not sent.
         server: the authorization server, with the endpoints that later steps need.
-        tokens: None after a refresh token was refused and nothing else is left.
+        tokens: without a refresh token after that was refused; the access token may still be good.
         requested: the scopes that were requested.
         dpop_key: the key that the tokens are bound to, as a JWK.
     """
