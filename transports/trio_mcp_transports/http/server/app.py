@@ -42,7 +42,7 @@ from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint, legacy_endpoint
 from ..sessions.stateless import StatelessEndpoint
 from .entrance import MessageReader, ServedApp
-from .lifespan import check_event_loop, in_residence
+from .lifespan import in_residence
 from .routes import CustomRoutes, Paths, no_websocket, not_found_text
 
 # What a client of the HTTP application may cost.
@@ -203,7 +203,6 @@ class McpApp(ServedApp):
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
-        check_event_loop()
         if self._running is not None:
             raise RuntimeError("the application is running already")
         # Under `hypercorn -k trio` nothing else installs the guard.

@@ -23,7 +23,7 @@ from ...asgi.requests import Request
 from ...asgi.responses import Response
 from .app import McpApp
 from .entrance import ServedApp
-from .lifespan import MountedApp, check_event_loop, in_residence
+from .lifespan import MountedApp, in_residence
 from .routes import below, not_found_at
 
 # What a server says of serving it over HTTP, and what the serving call says: together they are how it is served.
@@ -130,7 +130,6 @@ class McpApps(ServedApp):
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
-        check_event_loop()
         if self._running:
             raise RuntimeError("the application is running already")
         if self.options.access_log:

@@ -11,7 +11,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-import sniffio
 import trio
 
 from trio_mcp.base.logs import peer_logger
@@ -68,9 +67,8 @@ class MountedApp:
     def begin(self) -> trio.Event | None:
         """Begin to start the application unless that is under way already; return what is set at the end of the start.
 
-        None if the last attempt failed less than `RESTART_DELAY` seconds ago. Raises `WrongEventLoop`.
+        None if the last attempt failed less than `RESTART_DELAY` seconds ago.
         """
-        check_event_loop()
         if self._attempt is None:
             if self._failed_at is not None and trio.current_time() < self._failed_at + RESTART_DELAY:
                 return None
@@ -120,7 +118,7 @@ async def serve_lifespan_events(
         # Whatever it is, an ASGI server must not go on without.
         problem = f"{name} could not be started: {error}" if step == "startup" else f"{name} failed to end: {error}"
         # Their messages name the cause and the cure, which a traceback would bury.
-        is_setting = isinstance(error, WrongEventLoop | ConfigurationError)
+        is_setting = isinstance(error, ConfigurationError)
         if logs_startup or step != "startup":
             logger.error(problem, exc_info=None if is_setting else error)
         await send({"type": f"lifespan.{step}.failed", "message": problem})
@@ -145,14 +143,3 @@ async def served_on_both(app: object, serving: Callable[[], AbstractAsyncContext
     """Serve an application in the block, on Trio or on asyncio."""
     async with serving() if trio.lowlevel.in_trio_task() else asyncio_host().lifespan_on_asyncio(app, serving):
         yield
-
-
-class WrongEventLoop(RuntimeError):
-    """The ASGI server does not run on Trio."""
-
-
-def check_event_loop() -> None:
-    """Raise `WrongEventLoop` unless this runs on Trio."""
-    library = sniffio.current_async_library()
-    if library != "trio":
-        raise WrongEventLoop(f"trio_mcp runs on Trio, not on {library}: start it with `hypercorn -k trio module:app`")
