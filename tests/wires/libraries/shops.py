@@ -37,15 +37,14 @@ class Library(Protocol):
 
 
 class Asyncpg:
-    """asyncpg, with a server of PostgreSQL that listens in a folder."""
+    """asyncpg, with a server of PostgreSQL."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, url: str) -> None:
+        self._url = url
 
     @asynccontextmanager
     async def open(self, server: Server) -> AsyncIterator[asyncpg.Pool]:
-        where = {"host": str(self._folder), "user": "postgres", "database": "postgres"}
-        async with asyncpg.create_pool(**where, min_size=1, max_size=1) as pool:
+        async with asyncpg.create_pool(self._url, min_size=1, max_size=1) as pool:
             await pool.execute("drop table if exists items; create table items (name text primary key, price int)")
             await pool.executemany("insert into items values ($1, $2)", list(PRICES.items()))
             yield pool

@@ -36,7 +36,7 @@ def on_trio(main: Main) -> None:
 
 @pytest.fixture(params=[Asyncpg, SqlAlchemy, Aiohttp])
 def library(request: pytest.FixtureRequest, tmp_path: Path) -> Library:
-    return request.param(request.getfixturevalue("postgres") if request.param is Asyncpg else tmp_path)
+    return request.param(request.getfixturevalue("postgres_url") if request.param is Asyncpg else tmp_path)
 
 
 @pytest.fixture(params=[in_program, on_trio])
