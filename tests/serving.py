@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -27,6 +28,12 @@ START = 30.0
 SOON = 10.0
 
 Json = dict[str, Any]
+
+
+def free_port() -> int:
+    """Return a port that is free now: some processes need to be given one before they listen."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 @asynccontextmanager

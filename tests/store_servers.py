@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 
 import psycopg
 import pytest
+from serving import free_port
 
 from trio_mcp.storage import Store
 from trio_mcp.stores.postgres import open_postgres
@@ -36,13 +37,6 @@ def missing(program: str, package: str) -> NoReturn:
     if REQUIRED in os.environ:
         pytest.fail(text)
     pytest.skip(text)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 class RedisServer:

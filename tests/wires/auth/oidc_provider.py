@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 import httpx2
 import trio
+from serving import free_port
 
 from trio_mcp import Context, HttpOptions, Server
 from trio_mcp.auth import ProtectedResource, jwt
@@ -86,12 +86,6 @@ async def agree(url: str) -> str:
             if "/callback?" in url:
                 return url
     raise AssertionError("the provider does not come to an end")
-
-
-def free_port() -> int:
-    """Return a port that is free now: a resource has one in its URL before its server listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @asynccontextmanager

@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from socket import socket
 
 import httpx2
 import pytest
 import trio
-from serving import IMPORTS
+from serving import IMPORTS, free_port
 
 from trio_mcp import Client, accept
 from trio_mcp.errors import Unreachable
@@ -54,12 +53,6 @@ class Hosted:
     async def noted(self, text: str) -> None:
         while text not in self.notes:
             await self._changed.wait()
-
-
-def free_port() -> int:
-    with socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @asynccontextmanager
