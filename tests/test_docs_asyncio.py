@@ -73,7 +73,8 @@ def sources() -> str:
     ours = [file for root in ("trio_mcp", "transports") for file in (ROOT / root).rglob("*.py")]
     found = [find_spec(name) for name in ("trio._core._run", "uvicorn.server", "uvicorn.protocols.http.h11_impl")]
     found += [
-        find_spec(name) for name in ("asyncio.timeouts", "asyncio.taskgroups", "asyncio.runners", "asyncio.events")
+        find_spec(name)
+        for name in ("asyncio.timeouts", "asyncio.taskgroups", "asyncio.runners", "asyncio.events", "asyncio.tasks")
     ]
     files = [*ours, *(Path(spec.origin) for spec in found if spec is not None and spec.origin is not None)]
     text = "".join(file.read_text(encoding="utf-8") for file in files)
@@ -83,7 +84,6 @@ def sources() -> str:
 
 
 BY_PYTHON = (
-    "generator already executing",
     "'RunContext' object has no attribute",
     "'NoneType' object has no attribute",
 )
