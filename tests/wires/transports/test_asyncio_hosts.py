@@ -39,6 +39,8 @@ class Hosted:
     def __init__(self, process: trio.Process) -> None:
         self.process = process
         self.notes = list[str]()
+        self.ended = trio.Event()
+        """Its output has ended: no process of it is left."""
         self._changed = trio.Event()
 
     async def read(self) -> None:
@@ -49,6 +51,7 @@ class Hosted:
             self.notes += [line.decode() for line in lines]
             self._changed.set()
             self._changed = trio.Event()
+        self.ended.set()
 
     async def noted(self, text: str) -> None:
         while text not in self.notes:
@@ -173,7 +176,7 @@ async def test_a_reload_of_uvicorn_ends_an_open_stream_and_serves_the_new_file(t
             await reached(url.removesuffix("/tools/mcp"), host.process)
             assert (await client.call_tool("buy")).text == "2 of open"
         host.process.send_signal(signal.SIGINT)
-        await host.process.wait()
+        await host.ended.wait()
         assert host.notes == ["server started", "server ended, pool open", "host ended"] * 2
 
 
