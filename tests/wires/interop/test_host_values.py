@@ -1,4 +1,7 @@
-"""What a mounted server has of its application: context variables of a middleware, dependencies, and what is in `app.state`."""
+"""What a mounted server has of its application: context variables of a middleware, dependencies, and what is in `app.state`.
+
+And a client that an application opens in its lifespan.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Annotated, Any
 
+import httpx2
 import pytest
 import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
@@ -101,3 +105,29 @@ def test_tools_see_the_context_variables_of_a_middleware_and_use_dependencies(mo
                 group.create_task(call(url, user))
 
     asyncio.run(asyncio.wait_for(main(), BOUND))
+
+
+def test_routes_share_a_client_that_the_lifespan_has_opened() -> None:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with uvicorn_serving(make_app(authenticated=True)) as url:
+            async with Client.connect(url, headers={"x-user": "app"}) as app.state.client:
+                yield
+
+    app = FastAPI(lifespan=lifespan)
+
+    @app.get("/whoami")
+    async def whoami() -> str:
+        return str((await app.state.client.call_tool("in_thread")).text)
+
+    async def main() -> list[str]:
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=transport, base_url="http://app") as http,
+        ):
+            async with asyncio.TaskGroup() as group:
+                replies = [group.create_task(http.get("/whoami")) for _ in range(5)]
+        return [reply.result().json() for reply in replies]
+
+    assert asyncio.run(asyncio.wait_for(main(), BOUND)) == ["app"] * 5
