@@ -71,7 +71,7 @@ ERRORS = PAGE.text.partition("## Errors")[2]
 def sources() -> str:
     """What raises the errors of the page: our code, and the modules of others that it names."""
     ours = [file for root in ("trio_mcp", "transports") for file in (ROOT / root).rglob("*.py")]
-    found = [find_spec(name) for name in ("trio._core._run", "uvicorn.server", "uvicorn.protocols.http.h11_impl")]
+    found = [find_spec(name) for name in ("trio._core._run", "uvicorn.server")]
     found += [
         find_spec(name)
         for name in ("asyncio.timeouts", "asyncio.taskgroups", "asyncio.runners", "asyncio.events", "asyncio.tasks")
