@@ -12,6 +12,7 @@ from naming import naming
 from scripted import FOLLOWS_TASKS, HINTS, OFFERS, Json, answered, as_legacy, as_modern, conversation
 from trio.testing import wait_all_tasks_blocked
 
+from trio_mcp import Client, ClientGroup, Server
 from trio_mcp.client import lists
 from trio_mcp.errors import CapabilityError, LimitExceeded, RequestTimeout
 from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, LOG_LEVEL
@@ -236,3 +237,31 @@ async def test_other_roots_are_announced_in_the_legacy_era_and_declared_so() -> 
         start(client.list_tools)
         request = await wire.request("tools/list")  # and nothing before it
         assert request["params"]["_meta"][CLIENT_CAPABILITIES] == {"roots": {}, **FOLLOWS_TASKS}
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("call_tool", ["t"]),
+        ("get_prompt", ["p"]),
+        ("read_resource", ["a:b"]),
+        ("complete", [PromptReference(name="p"), "a", ""]),
+        ("list_tools", []),
+        ("list_prompts", []),
+        ("list_resources", []),
+        ("list_resource_templates", []),
+        ("ping", []),
+    ],
+)
+async def test_the_value_of_a_request_cannot_be_used_before_it_is_awaited(name: str, args: list[Any]) -> None:
+    client = Client.connect(Server("s"))
+    group = ClientGroup({"s": Server("s")})
+    for owner, of in (("client", client), ("group", group)):
+        if hasattr(of, name):
+            with pytest.raises(TypeError, match=naming(f"await {owner}.{name}(...)")):
+                _ = getattr(of, name)(*args).data
+
+
+def test_the_value_of_a_request_cannot_be_used_in_code_that_is_not_async() -> None:
+    with pytest.raises(TypeError, match=naming("await client.call_tool(...)")):
+        _ = Client.connect(Server("s")).call_tool("t").data  # type: ignore[attr-defined]

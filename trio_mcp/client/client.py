@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Never, Self, TypeVar, Unpack, overload
 import trio
 
 from ..base.checks import check_choice, check_seconds, missing
+from ..base.unawaited import unawaited
 from ..errors import Disconnected
 from ..protocol.codec.models import Dropped
 from ..sampling import SamplingProvider
@@ -284,6 +285,7 @@ class Client(TaskMethods):
         task: bool = False,
         **options: Unpack[CallKeywords],
     ) -> object: ...
+    @unawaited("client.call_tool")
     @works_on_asyncio
     async def call_tool(
         self,
@@ -332,6 +334,7 @@ class Client(TaskMethods):
             return read(name, result.check())
         return result.check() if raise_on_error else result
 
+    @unawaited("client.get_prompt")
     @works_on_asyncio
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
@@ -339,11 +342,13 @@ class Client(TaskMethods):
         """Return a prompt, after answering its questions; the keyword arguments are those of `call_tool`."""
         return await self._calls.prompt(name, arguments, call_options("get_prompt", name, options))
 
+    @unawaited("client.read_resource")
     @works_on_asyncio
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource, after answering its questions; the keyword arguments are those of `call_tool`."""
         return await self._calls.resource(uri, call_options("read_resource", uri, options))
 
+    @unawaited("client.complete")
     @works_on_asyncio
     async def complete(
         self,
@@ -364,12 +369,14 @@ class Client(TaskMethods):
         """
         return await self._calls.completion(complete_params(ref, argument, value, context), timeout)
 
+    @unawaited("client.ping")
     @works_on_asyncio
     async def ping(self, *, timeout: float = 30) -> None:
         """Send a request that every server answers: `ping`, or `server/discover` to a modern server."""
         check_seconds("timeout", timeout)
         await self._link.request(self._link.dialect.ping_method, RequestParams(), timeout=timeout)
 
+    @unawaited("client.set_log_level")
     @works_on_asyncio
     async def set_log_level(self, level: LoggingLevel, *, timeout: float = math.inf) -> None:
         """Request log messages of this level and above from now on.
@@ -406,6 +413,7 @@ class Client(TaskMethods):
         # A function, because the listeners depend on the era, which is not known before the client is open.
         return Changes(lambda: self._link.dialect.listeners, subscription_filter(tools, prompts, resources, uris))
 
+    @unawaited("client.subscribe")
     @works_on_asyncio
     async def subscribe(self, uri: str, *, timeout: float = math.inf) -> None:
         """Subscribe to changes of one resource at a legacy server; `on_change` is called with them.
@@ -415,6 +423,7 @@ class Client(TaskMethods):
         """
         await run_with_timeout(timeout, uri, partial(self._link.dialect.listeners.subscribe, uri))
 
+    @unawaited("client.unsubscribe")
     @works_on_asyncio
     async def unsubscribe(self, uri: str, *, timeout: float = math.inf) -> None:
         """End a subscription made with `subscribe`. Raises the same errors."""

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar, cast
 
 from ..base.checks import check_seconds
 from ..base.logs import RepeatedRecords, peer_logger
+from ..base.unawaited import unawaited
 from ..errors import LimitExceeded, LocalProtocolError, PeerError, RemoteProtocolError
 from ..protocol.codec.models import Dropped
 from ..protocol.http.headers import ParameterHeaders
@@ -321,6 +322,7 @@ class Listing:
 
     _lists: Lists
 
+    @unawaited("client.list_tools")
     @works_on_asyncio
     async def list_tools(self, *, timeout: float = math.inf) -> list[Tool]:
         """Return every tool that the server offers, from all pages.
@@ -329,16 +331,19 @@ class Listing:
         """
         return await self._read_all(TOOLS, timeout)
 
+    @unawaited("client.list_prompts")
     @works_on_asyncio
     async def list_prompts(self, *, timeout: float = math.inf) -> list[Prompt]:
         """Return every prompt."""
         return await self._read_all(PROMPTS, timeout)
 
+    @unawaited("client.list_resources")
     @works_on_asyncio
     async def list_resources(self, *, timeout: float = math.inf) -> list[Resource]:
         """Return every resource that has a fixed URI."""
         return await self._read_all(RESOURCES, timeout)
 
+    @unawaited("client.list_resource_templates")
     @works_on_asyncio
     async def list_resource_templates(self, *, timeout: float = math.inf) -> list[ResourceTemplate]:
         """Return every resource template."""

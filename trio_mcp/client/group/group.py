@@ -14,6 +14,7 @@ import trio
 
 from ...base.checks import check_callable, check_seconds, check_sync_callback, nearest
 from ...base.logs import RepeatedRecords, peer_logger
+from ...base.unawaited import unawaited
 from ...errors import Disconnected, OutcomeUnknown
 from ...mcp_json import read_mcp_json
 from ...session.event_loop import works_on_asyncio
@@ -214,6 +215,7 @@ class ClientGroup(GroupListing):
     def __contains__(self, server: object) -> bool:
         return server in self._connections
 
+    @unawaited("group.wait_connected")
     @works_on_asyncio
     async def wait_connected(self, server: str, *, timeout: float = math.inf) -> Client:
         """Wait until a server is connected, and return its client.
@@ -266,6 +268,7 @@ class ClientGroup(GroupListing):
         task: bool = False,
         **options: Unpack[CallKeywords],
     ) -> object: ...
+    @unawaited("group.call_tool")
     @works_on_asyncio
     async def call_tool(
         self,
@@ -300,6 +303,7 @@ class ClientGroup(GroupListing):
         connection, own = await self._lists.tool(name)
         return await self._within("call_tool", options, name, partial(connection.ask, call))
 
+    @unawaited("group.get_prompt")
     @works_on_asyncio
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
@@ -309,6 +313,7 @@ class ClientGroup(GroupListing):
         ask = partial(connection.ask, lambda client: client.get_prompt(own, arguments, **options))
         return await self._within("get_prompt", options, name, ask)
 
+    @unawaited("group.read_resource")
     @works_on_asyncio
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource by its URI in the group. Raises as `call_tool` does."""
@@ -316,6 +321,7 @@ class ClientGroup(GroupListing):
         ask = partial(connection.ask, lambda client: client.read_resource(own, **options))
         return await self._within("read_resource", options, uri, ask)
 
+    @unawaited("group.complete")
     @works_on_asyncio
     async def complete(
         self,

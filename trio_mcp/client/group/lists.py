@@ -12,6 +12,7 @@ import trio
 
 from ...base.checks import check_seconds, check_str, nearest
 from ...base.logs import RepeatedRecords, peer_logger
+from ...base.unawaited import unawaited
 from ...errors import McpError, ServerUnavailable
 from ...session.dropped_items import LeftOut, by_key
 from ...session.event_loop import works_on_asyncio
@@ -251,6 +252,7 @@ class GroupListing:
 
     _lists: GroupLists
 
+    @unawaited("group.list_tools")
     @works_on_asyncio
     async def list_tools(
         self,
@@ -271,22 +273,26 @@ class GroupListing:
         tools = [tool.renamed for tool in await self.list_tools_by_server(timeout=timeout)]
         return [tool for tool in tools if filter.allows(tool)]
 
+    @unawaited("group.list_tools_by_server")
     @works_on_asyncio
     async def list_tools_by_server(self, *, timeout: float = LIST_TIMEOUT) -> list[GroupTool]:
         """Return the tools of all servers that can be reached, each with its server and with the name that it has there."""
         return await self._lists.tools(check_seconds("timeout", timeout))
 
+    @unawaited("group.list_prompts")
     @works_on_asyncio
     async def list_prompts(self, *, timeout: float = LIST_TIMEOUT) -> list[Prompt]:
         """Return the prompts of all servers, under their names in the group."""
         return await self._lists.read("prompt", "prompts", Client.list_prompts, check_seconds("timeout", timeout))
 
+    @unawaited("group.list_resources")
     @works_on_asyncio
     async def list_resources(self, *, timeout: float = LIST_TIMEOUT) -> list[Resource]:
         """Return the resources of all servers, with their URIs in the group."""
         seconds = check_seconds("timeout", timeout)
         return await self._lists.read("resource", "resources", Client.list_resources, seconds)
 
+    @unawaited("group.list_resource_templates")
     @works_on_asyncio
     async def list_resource_templates(self, *, timeout: float = LIST_TIMEOUT) -> list[ResourceTemplate]:
         """Return the resource templates of all servers, with their URIs in the group."""
