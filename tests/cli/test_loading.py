@@ -186,3 +186,17 @@ def test_a_file_does_not_replace_another_module(file: Path) -> None:
 
 def test_a_file_knows_where_it_is(file: Path) -> None:
     assert loaded(file, "def make(): return Server(__file__)\n") == str(file)
+
+
+RUNS = "made = Server('made')\n{call}\nmade = None\n"
+
+
+@pytest.mark.parametrize("call", ["made.run('http', port=0)", "made.run(\n    transport='http')"])
+def test_a_file_that_serves_over_http_when_it_is_imported_is_refused_with_the_line(file: Path, call: str) -> None:
+    for name in ("", "made"):
+        assert unnamed(refused(file, RUNS.format(call=call), name), "app.py, line 3", "'http'", "__main__") == []
+
+
+def test_a_server_that_a_file_runs_on_stdio_when_it_is_imported_is_served(file: Path) -> None:
+    assert loaded(file, RUNS.format(call="made.run()"), "made") == "made"
+    assert loaded(file, "from trio_mcp import proxy\nproxy('http://a.example/mcp').run()\n", "made") == "a.example"

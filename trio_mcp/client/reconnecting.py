@@ -260,7 +260,8 @@ class ReconnectingChannel(MessageChannel):
         # Closing ends it too.
         if self._inner is inner and not self._closed:
             # A server that exits instead of its first answer, such as one that lacks a setting, would do so again.
-            probe, self._may_be_probe = self._may_be_probe and not self._has_received, False
+            # One that never read the probe has not ended because of it.
+            probe, self._may_be_probe = self._may_be_probe and not self._has_received and not inner.ended_unread, False
             if not probe and (not self._lasting or (inner.ended_by_itself and not self._has_received)):
                 raise ending or trio.EndOfChannel
             self._lose(why_ended(inner, ending))

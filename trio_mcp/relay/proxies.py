@@ -130,7 +130,7 @@ class Proxy(RelayServer):
 
     def run(self, transport: str = "stdio", **options: object) -> None:
         """Run a Trio loop and serve in it until the transport ends; see `Server.run`."""
-        run_process(partial(self.serve, transport, **options), self.identity.name, self)
+        run_process(partial(self.serve, transport, **options), self.identity.name, self, transport)
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; see `Server.serve`.

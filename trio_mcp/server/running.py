@@ -44,28 +44,38 @@ LOADS_ONLY: Final = ContextVar("LOADS_ONLY", default=False)
 
 
 class RunCalled(BaseException):
-    """A file that is only loaded has called `run` of this server."""
+    """A file that is only loaded has called `run` of this server.
 
-    def __init__(self, shared: SharedServer) -> None:
+    Attributes:
+        server: it.
+        transport: the name of its transport.
+    """
+
+    def __init__(self, shared: SharedServer, transport: str) -> None:
         super().__init__()
         self.server = shared
+        self.transport = transport
 
 
 def run_process(
-    serve: Callable[[], Awaitable[object]], name: str | None = None, shared: SharedServer | None = None
+    serve: Callable[[], Awaitable[object]],
+    name: str | None = None,
+    shared: SharedServer | None = None,
+    transport: str = "",
 ) -> None:
     """Run `serve` in a Trio loop, in a process that is taken to exist for it.
 
     Args:
         name: of the server: a port in use or a wrong setting is then shown in one line, if the program does not catch it.
         shared: it, if a file may call this when it is loaded.
+        transport: over which it is served.
 
     Raises:
         RunCalled: the file is only loaded.
         RuntimeError: an event loop runs in this thread.
     """
     if shared is not None and LOADS_ONLY.get():
-        raise RunCalled(shared)
+        raise RunCalled(shared, transport)
     check_no_event_loop()
     settle_for_server()
     try:

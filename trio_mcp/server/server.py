@@ -330,7 +330,7 @@ class Server(Composition, metaclass=AnsweredType):
         setting, such as a certificate that cannot be read, is one line on stderr and not a traceback. Where an event loop runs
         already, of Trio or of asyncio, it raises `RuntimeError`, which says what to write.
         """
-        server.running.run_process(partial(self.serve, transport, **options), self.identity.name, self)
+        server.running.run_process(partial(self.serve, transport, **options), self.identity.name, self, transport)
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.

@@ -96,6 +96,11 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         """Whether the peer is a process that has exited with a status, and was not killed. The default does not know."""
         return False
 
+    @property
+    def ended_unread(self) -> bool:
+        """Whether the peer is a process that has ended before it read all that was sent. The default does not know."""
+        return False
+
 
 async def read_all(
     channel: MessageChannel,

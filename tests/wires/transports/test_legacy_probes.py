@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -50,7 +51,16 @@ async def test_a_command_that_always_ends_is_not_started_again_and_again(
     mode: str, starts: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "starts"
-    command = [sys.executable, "-c", f"open({str(log)!r}, 'a').write('x')"]
+    command = [sys.executable, "-c", f"open({str(log)!r}, 'a').write('x'); input()"]
     with trio.fail_after(30), pytest.raises(Disconnected, match="status 0"):
         await Client.connect(command, mode=mode).open()
     assert log.read_text() == starts
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say what is unread in a pipe")
+async def test_a_command_that_ends_without_having_read_the_probe_is_not_started_again(tmp_path: Path) -> None:
+    log = tmp_path / "starts"
+    command = [sys.executable, "-c", f"open({str(log)!r}, 'a').write('x'); import nothing_there"]
+    with trio.fail_after(30), pytest.raises(Disconnected, match="status 1"):
+        await Client.connect(command, stderr=subprocess.DEVNULL).open()
+    assert log.read_text() == "x"

@@ -7,10 +7,13 @@ SIGTERM to the group, wait; SIGKILL to the group. Only a process that has left t
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
+import termios
+from array import array
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -131,6 +134,18 @@ class ProcessChannel(LineChannel):
     def ended_by_itself(self) -> bool:
         """Whether the process has exited, and was not ended by a signal."""
         return self.process.returncode is not None and self.process.returncode >= 0
+
+    @property
+    def ended_unread(self) -> bool:
+        """Whether the process has ended, and did not read all that was sent. False where the system does not say."""
+        assert self.process.stdin is not None
+        if self.process.returncode is None:
+            return False
+        unread = array("i", [0])
+        # Of the end of a pipe that is written to, Linux alone says it. A pipe that is closed has no descriptor.
+        with suppress(OSError, trio.ClosedResourceError):
+            fcntl.ioctl(self.process.stdin.fileno(), termios.FIONREAD, unread)
+        return unread[0] > 0
 
     def process_ended(self) -> None:
         """Make `send` raise, and `receive` end after the lines that have arrived. `connect` calls it when the child has died."""

@@ -22,6 +22,7 @@ from ...base.checks import signature_of, written_annotations
 from ...base.groups import first_leaf
 from ...server import Server
 from ...server.lifespan import LIFESPAN_NOTE
+from ...server.running import LOADS_ONLY, RunCalled
 from ...session.event_loop import asyncio_hint
 from ..errors import CommandError, Status
 from .target import PythonTarget, check_file, read_target, split_name
@@ -129,12 +130,33 @@ def load_python(
     Args:
         loader: returns what runs a file, by the name of its module and its path.
     """
-    # stdout may be the connection to the client, which a `print` would break.
-    with redirect_stdout(sys.stderr):
-        server = choose(load(target.source, loader), target.source, target.name)
+    before = LOADS_ONLY.set(True)
+    try:
+        # stdout may be the connection to the client, which a `print` would break.
+        with redirect_stdout(sys.stderr):
+            server = choose(load(target.source, loader), target.source, target.name)
+    except RunCalled as call:
+        server = server_of_call(call, target.source)
+    finally:
+        LOADS_ONLY.reset(before)
     if tell_errors and server.options.tell_errors is None:
         return server.with_options(replace(server.options, tell_errors=True))
     return server
+
+
+def server_of_call(call: RunCalled, source: Path | str) -> Server:
+    """Return the server that a file runs on stdio at its top level, which takes nothing from the command.
+
+    Raises:
+        CommandError: it runs over another transport, and would serve there in place of the command.
+    """
+    if call.transport != "stdio":
+        raise CommandError(
+            f"{error_location(call, source)}: the file calls run({call.transport!r}) when it is imported, and would serve there; "
+            'write the call under `if __name__ == "__main__":`',
+            Status.UNREACHABLE,
+        )
+    return cast("Server", call.server)
 
 
 def module_name(path: Path) -> str:
@@ -181,7 +203,7 @@ def file_errors(source: Path | str) -> Generator[None]:
     """Raise what the code of a file raises as a `CommandError` that names the line."""
     try:
         yield
-    # A file that calls `sys.exit` or `server.run()` at its top level cannot be served either.
+    # A file that calls `sys.exit` at its top level cannot be served either.
     except (Exception, SystemExit) as error:
         raise CommandError(f"{error_location(error, source)}: {error_text(error)}", Status.UNREACHABLE) from error
 

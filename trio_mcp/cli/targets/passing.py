@@ -15,7 +15,6 @@ from ...errors import AuthorizationError, ConfigurationError, McpError
 from ...http.open_access import check_open, check_open_commands
 from ...relay import Connect, Proxy, proxy
 from ...relay.upstream import ASKS, ASKS_NOTHING, UNKNOWN
-from ...server.running import LOADS_ONLY, RunCalled
 from ...session import MessageChannel, as_message_channel
 from ..errors import CommandError, Status, status_of
 from .loading import load_python
@@ -158,18 +157,7 @@ def check(target: Target, headers: Mapping[str, str]) -> int:
     Raises:
         CommandError: the target cannot be loaded.
     """
-    return check_open_access(loaded(target) if isinstance(target, PythonTarget) else proxied(target, headers))
-
-
-def loaded(target: PythonTarget) -> object:
-    """Return the server of a file or module; one that ends with `server.run()` has that of the call, which `run` serves, too."""
-    before = LOADS_ONLY.set(True)
-    try:
-        return load_python(target)
-    except RunCalled as call:
-        return call.server
-    finally:
-        LOADS_ONLY.reset(before)
+    return check_open_access(load_python(target) if isinstance(target, PythonTarget) else proxied(target, headers))
 
 
 def check_open_access(server: object) -> int:
