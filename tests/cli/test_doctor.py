@@ -111,3 +111,19 @@ def test_with_a_target_the_status_is_about_the_target(home: Path, capsys: pytest
     assert (found["claude-code"], found["modern"], found["legacy"]) == ("warning", "ok", "ok")
     (home / "app.py").write_text("1 / 0")
     assert main(["doctor", "app.py", "--json"]) == Status.TOOL_ERROR
+
+
+@pytest.mark.parametrize("options", [[], ["--connect"]])
+def test_each_server_of_a_file_is_checked_by_its_name(
+    options: list[str], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "app.py").write_text("from trio_mcp import Server\nserver = Server('shop')\n")
+    works = {"command": sys.executable, "args": ["-m", "trio_mcp", "run", str(home / "app.py")]}
+    lacks = {"command": "/no/such/program"}
+    servers = {"works": works, "lacks": lacks, "unset": {"command": "${NOT_SET_ANYWHERE}"}}
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert main(["doctor", "mcp.json", *options, "--json"]) == Status.TOOL_ERROR
+    found = [(each["subject"], each["state"]) for each in json.loads(capsys.readouterr().out)]
+    assert ("mcp.json:works, modern", "ok") in found
+    assert ("mcp.json:lacks, server", "error") in found
+    assert ("mcp.json:unset, file", "error") in found

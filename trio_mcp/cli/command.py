@@ -57,7 +57,12 @@ class Command(click.Command):
         super().__init__(*arguments, **{"context_settings": SETTINGS, **options})  # type: ignore[arg-type]
         # Each command has it, and not `trio-mcp` itself: users add it at the end of the line that failed.
         self.params.append(
-            click.Option(["--debug"], is_flag=True, help="Show tracebacks and the library's log.", expose_value=True)
+            click.Option(
+                ["--debug"],
+                is_flag=True,
+                help="Show tracebacks and the library's log; a server that is started shows its exceptions to callers.",
+                expose_value=True,
+            )
         )
         for option in self.params:
             if isinstance(option, click.Option) and option.envvar is None:

@@ -170,9 +170,9 @@ def find_transport(name: str) -> Transport:
         found = entry_points(group=GROUP)
         if name not in found.names:
             meant = f"do you mean {OTHER_NAMES[name]!r}?" if name in OTHER_NAMES else nearest(name, found.names)
-            advice = f": {meant}" if meant else ""
+            advice = f": {meant} There are" if meant else "; there are"
             known = ", ".join(sorted(found.names)) or "none"
-            raise LookupError(f"no transport {name!r} is installed{advice}; there are: {known}")
+            raise LookupError(f"no transport {name!r} is installed{advice}: {known}")
         entry = found[name]
     return cast("Transport", entry.load())
 

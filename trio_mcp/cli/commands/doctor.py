@@ -27,7 +27,7 @@ from ..hosts import HOSTS, read_entries
 from ..targets.host_targets import target_of
 from ..targets.loading import load_python
 from ..targets.logins import login_for
-from ..targets.target import CommandTarget, PythonTarget, Target, UrlTarget, read_target
+from ..targets.target import CommandTarget, PythonTarget, Target, UrlTarget, read_target, target_texts
 from ..terminal.output import show_json, show_table
 
 EXAMPLES = """\
@@ -35,6 +35,7 @@ examples:
   trio-mcp doctor
   trio-mcp doctor --connect
   trio-mcp doctor app.py
+  trio-mcp doctor mcp.json
   trio-mcp doctor http://127.0.0.1:8000/mcp
   trio-mcp doctor https://mcp.example.com/mcp --header authorization='Bearer ...' --json
 
@@ -54,7 +55,10 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
     "--timeout", type=Seconds(), default=20.0, show_default=True, metavar="SECONDS", help="For each connection."
 )
 @click.option(
-    "--connect", "connects", is_flag=True, help="Without TARGET: connect to each server of the hosts as well."
+    "--connect",
+    "connects",
+    is_flag=True,
+    help="Without TARGET: connect to each server of the hosts as well. A TARGET is always connected to.",
 )
 @header_option
 @json_option
@@ -68,7 +72,7 @@ def command_line(
 ) -> int:
     """Check what often goes wrong with a server, and around it.
 
-    TARGET is what `trio-mcp call` takes.
+    TARGET is what `trio-mcp call` takes. Of a file without a name (mcp.json) all servers are checked.
     """
     configure_log(debug)
     # What a target needs of the machine shows when it is connected to.
@@ -76,9 +80,18 @@ def command_line(
 
     async def connect() -> int:
         assert target is not None
-        connecting = Connecting(read_target(target), "auto", math.inf, dict(headers), debug)
-        async for check in server_checks(connecting, timeout):
-            checks.append(check)  # noqa: PERF401  those before an interrupt are shown, too
+        texts = target_texts(target)
+        for text in texts:
+            try:
+                connecting = Connecting(read_target(text), "auto", math.inf, dict(headers), debug)
+            except CommandError as error:
+                if len(texts) == 1:
+                    raise
+                checks.append(Check("error", f"{text}, file", str(error)))
+                continue
+            async for check in server_checks(connecting, timeout):
+                named = check._replace(subject=f"{text}, {check.subject}") if len(texts) > 1 else check
+                checks.append(named)  # noqa: PERF401  those before an interrupt are shown, too
         return Status.OK
 
     async def connect_to_all() -> int:
