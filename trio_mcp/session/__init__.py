@@ -7,6 +7,7 @@ from ..base import late
 if TYPE_CHECKING:
     from . import (
         batch as batch,
+        changes as changes,
         client as client,
         idempotency as idempotency,
         kept_results as kept_results,
@@ -78,6 +79,7 @@ else:
             "batch": "OpenBatch",
             "calls.call": "Call Plan RequestCheck Route",
             "calls.facts": "Question RequestFacts ResumeMode",
+            "changes": "",
             "channel": "AnyChannel MessageChannel as_message_channel",
             "client": "ClientSession",
             "envelope": ("ANONYMOUS Caller Envelope MessageFacts MessageMiddleware Peer Received Sent received"),

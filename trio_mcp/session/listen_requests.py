@@ -76,7 +76,7 @@ async def run_listen(
         await call.notify("notifications/subscriptions/acknowledged", acknowledged)
         # After the acknowledgement: a change that comes earlier is kept, so the client misses none (M-SUB-2s).
         for task_id in subscriber.task_ids:
-            subscriptions.announce_task(task_id)
+            subscriptions.deliver(Change("task", task_id))
         while not subscriptions.closed:
             if not subscriber.pending:
                 await signal.park()

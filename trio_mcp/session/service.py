@@ -10,7 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
@@ -25,7 +25,7 @@ from ..protocol.revisions import IDEMPOTENCY, REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor, total_statistics
 from ..runtime.loop_turn import LoopTurn
-from ..storage import Store
+from ..storage import SharedStore, Store
 from ..stores import open_store
 from ..types import Implementation, Model, ServerCapabilities, declares
 from . import tasks
@@ -187,6 +187,18 @@ class Service:
         """The tasks of this service; made when the first request is about tasks or becomes one."""
         return tasks.tasks.Tasks(self.calls, lambda: self.offers, self.subscriptions.announce_task)
 
+    async def share_changes(self, store: SharedStore) -> None:
+        """Announce changes to the other processes that use a store, and deliver theirs."""
+        calls = self.calls
+        shared = session.changes.SharedChanges(
+            store, calls.node, calls.processes, self.subscriptions, self.tasks.mailbox.wake, self.records
+        )
+        self.subscriptions.forward = shared.tell
+        calls.on_mail = partial(shared.tell, session.changes.MAIL)
+        self.supervisor.spawn(shared.send)
+        self.supervisor.spawn(shared.receive)
+        await shared.wait_listening()
+
     @cached_property
     def _task_routes(self) -> Mapping[str, Route]:
         return tasks.requests.task_routes(self.tasks)
@@ -322,6 +334,8 @@ async def open_service(
                 await service.calls.processes.introduce()
                 supervisor.spawn(service.calls.processes.stay_known)
                 supervisor.spawn(tasks.adoption.adopt_all, service.tasks)
+                if isinstance(store, SharedStore):
+                    await service.share_changes(store)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

@@ -223,9 +223,14 @@ class Follower(Protocol):
 
 
 class Subscriptions:
-    """The subscribers of one service. `announce` may be called from any thread, everything else from Trio's."""
+    """The subscribers of one service. `announce` may be called from any thread, everything else from Trio's.
+
+    Attributes:
+        forward: called with each change that is announced here, for the other processes; None without any.
+    """
 
     def __init__(self) -> None:
+        self.forward: Callable[[Change], None] | None = None
         self._token = trio.lowlevel.current_trio_token()
         self._announced: deque[Change] = deque()
         self._subscribers: dict[Subscriber, None] = {}
@@ -250,9 +255,31 @@ class Subscriptions:
             self._announced.clear()
 
     def announce_task(self, task_id: str) -> None:
-        """Deliver the news of a task to its subscribers, at once; in Trio's thread only."""
-        for subscriber in self._by_task.get(task_id, ()):
-            subscriber.enqueue(Change("task", task_id))
+        """Deliver the news of a task to its subscribers, at once."""
+        change = Change("task", task_id)
+        self.deliver(change)
+        if self.forward is not None:
+            self.forward(change)
+
+    def deliver(self, change: Change) -> None:
+        """Deliver a change to its subscribers here, at once."""
+        if change.kind == "task":
+            for subscriber in self._by_task.get(change.uri or "", ()):
+                subscriber.enqueue(change)
+            return
+        for subscriber, wanted in self._subscribers_of(change):
+            # What has changed, and not the folder that was subscribed to.
+            if change.uri is None or subscriber.sees(change.uri):
+                subscriber.enqueue(wanted)
+
+    def deliver_all(self) -> None:
+        """Deliver a change of everything that is subscribed to."""
+        for change in (TOOLS, PROMPTS, RESOURCES):
+            self.deliver(change)
+        for uri in list(self._by_uri):
+            self.deliver(Change("updated", uri))
+        for task_id in list(self._by_task):
+            self.deliver(Change("task", task_id))
 
     def add(self, subscriber: Subscriber) -> None:
         """Deliver changes to a subscriber from now on.
@@ -382,10 +409,9 @@ class Subscriptions:
         while self._announced:
             changes[self._announced.popleft()] = None
         for change in changes:
-            for subscriber, wanted in self._subscribers_of(change):
-                # What has changed, and not the folder that was subscribed to.
-                if change.uri is None or subscriber.sees(change.uri):
-                    subscriber.enqueue(wanted)
+            self.deliver(change)
+            if self.forward is not None:
+                self.forward(change)
 
     def _subscribers_of(self, change: Change) -> list[tuple[Subscriber, Change]]:
         """Return the subscribers of a change, each with the change as it subscribed to it."""

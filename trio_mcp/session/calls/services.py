@@ -199,6 +199,7 @@ class CallServices:
         failures: logs the failures of the author's functions.
         url_elicitations: the pages that users were asked to open.
         unreached: the calls that wait in another process.
+        on_mail: called when an answer for a task of another process was stored.
     """
 
     supervisor: Supervisor
@@ -218,6 +219,7 @@ class CallServices:
     failures: FailureLog = field(default_factory=FailureLog, init=False)
     url_elicitations: UrlElicitations = field(default_factory=UrlElicitations, init=False)
     unreached: Unreached = field(default_factory=Unreached, init=False)
+    on_mail: Callable[[], None] = field(default_factory=lambda: lambda: None, init=False)
 
     @cached_property
     def tasks(self) -> TaskStarter:

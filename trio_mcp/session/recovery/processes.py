@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import trio
@@ -31,6 +32,9 @@ NODE_SECONDS: Final = 7 * 86400.0
 LIVING: Final = "living"
 """The owner of the records of processes that others look at."""
 
+HEARD_SECONDS: Final = 5.0
+"""For how long another process counts as living that was heard of: longer than a look at all of them takes."""
+
 PAGE: Final = 200
 """Records that are read at once."""
 
@@ -48,6 +52,17 @@ class Processes:
     _node: str
     _records: RepeatedRecords
     _clock: Callable[[], float] = time.time
+    _are_others: bool = field(default=True, init=False)
+    _heard_at: float = field(default=-math.inf, init=False)
+
+    @property
+    def are_others(self) -> bool:
+        """Whether another process may live, as far as this one knows from its last look and from `heard`."""
+        return self._are_others or trio.current_time() - self._heard_at < HEARD_SECONDS
+
+    def heard(self) -> None:
+        """Note that another process lives."""
+        self._heard_at = trio.current_time()
 
     async def introduce(self) -> None:
         """Let other processes know, from now on, that this one uses the store; a store that fails is logged."""
@@ -69,14 +84,17 @@ class Processes:
     async def find_ended(self) -> Sequence[str]:
         """Return the processes that have ended and for which `note_ended` was not called yet. Raises `StoreError`."""
         ended: list[str] = []
-        is_listed, after = False, ""
+        is_listed, are_others, after = False, False, ""
         while page := await self._store.list(NODE_KIND, owner=LIVING, after=after, limit=PAGE):
             for record in page:
                 if record.key == self._node:
                     is_listed = True
-                elif not await self._store.is_alive(record.key):
+                elif await self._store.is_alive(record.key):
+                    are_others = True
+                else:
                     ended.append(record.key)
             after = page[-1].key
+        self._are_others = are_others
         if not is_listed:
             # Another process has taken this one for dead, or the store did not take the record at the start.
             await self._put(self._node, LIVING)

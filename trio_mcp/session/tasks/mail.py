@@ -5,8 +5,9 @@
 #
 #     the process that was asked     writes the letter, if the record of the task is the one that it has read: a process that has
 #                                    taken the task over since then could have looked for letters before. Then it waits
-#     the process of the task        looks for letters twice a second while it works on tasks. An answer goes into the log of the
-#                                    call in the write that removes its letter; a cancel stays until the task is over
+#     the process of the task        looks for letters when it gets a notice, and twice a second while it works on tasks. An
+#                                    answer goes into the log of the call in the write that removes its letter; a cancel stays
+#                                    until the task is over
 #     the process of the task ends   the one that takes the task over finds the letter
 #     the task is over               the process that was asked removes its letters; what is left expires with the task
 
@@ -151,6 +152,11 @@ class Mailbox:
 
     _tasks: Recipients
     _is_looking: bool = field(default=False, init=False)
+    _wakened: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot, init=False)
+
+    def wake(self) -> None:
+        """Look at once: there may be letters."""
+        self._wakened.unpark_all()
 
     def look(self, supervisor: Supervisor) -> None:
         """Look for letters from now on, until no task is worked on here."""
@@ -161,7 +167,8 @@ class Mailbox:
     async def _look_while_open(self) -> None:
         try:
             while len(self._tasks):
-                await trio.sleep(LOOK_SECONDS)
+                with trio.move_on_after(LOOK_SECONDS):
+                    await self._wakened.park()
                 try:
                     await self._take_all()
                 except StoreError as error:

@@ -198,6 +198,7 @@ async def answer_elsewhere(tasks: Tasks, facts: RequestFacts, seen: SeenTask, gi
 
     try:
         await send(tasks.store, letters)
+        tasks.services.on_mail()
         await wait_taken(are_taken, ANSWER_SECONDS)
     except StoreError as error:
         raise store_failure(tasks.services.records, error) from None
@@ -218,6 +219,7 @@ async def cancel_elsewhere(tasks: Tasks, facts: RequestFacts, task_id: str, seen
 
     try:
         await send(tasks.store, [letter])
+        tasks.services.on_mail()
         if not await wait_taken(is_over, CANCEL_SECONDS):
             raise LimitExceeded("another process of this server cancels the task; look at its state in a moment")
         await remove(tasks.store, [letter])

@@ -64,6 +64,7 @@ class Tasks:
 
     Attributes:
         waits: the requests that wait for results: they may take all day, and must not take the places of ordinary calls.
+        mailbox: takes what comes to other processes for the tasks that are worked on here.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Tasks:
         self._unattended = Unattended(services.supervisor, self.waits, POLLS * self.options.poll_interval)
         self.stored = StoredTasks(services, store, self.clock)
         self._saver = TaskSaver(services, store, self.clock, self._announce, self.forget)
-        self._mailbox = Mailbox(self)
+        self.mailbox = Mailbox(self)
         self._open: dict[str, OpenTask] = {}
         self._quota = Quota(OPEN_TASKS, self.options.open, self.options.open_per_owner)
 
@@ -166,7 +167,7 @@ class Tasks:
         self._open[task.record.id] = task
         self._quota.add(task.caller)
         if self.store.durable:
-            self._mailbox.look(self.services.supervisor)
+            self.mailbox.look(self.services.supervisor)
 
     def forget(self, task: OpenTask) -> None:
         """Count a task as open no longer: it was not created, its ttl is over, or the store has all of it."""
