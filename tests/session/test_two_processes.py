@@ -442,3 +442,22 @@ async def test_a_letter_that_cannot_be_read_keeps_no_other_from_being_taken(
             await elsewhere.answer(True)
         assert (await task.result())["content"][0]["text"] == "1 accept accept"
         assert first.store.has_crashed is False
+
+
+class Unsayable(Work):
+    """Its task says and asks what JSON cannot say: half of a character, and no number."""
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.status("broken\ud800")
+        await ctx.elicit("broken\ud800", bool)
+        return (await ctx.sample("Hello", metadata={"value": float("nan")})).text
+
+
+async def test_what_a_task_says_and_json_cannot_ends_no_server(autojump_clock: trio.testing.MockClock) -> None:
+    disk, work = Disk(), Unsayable()
+    async with asked_at(disk, work, Process(disk, work)) as (_, task, (elsewhere,)):
+        seen = await elsewhere.get()
+        (question,) = seen["inputRequests"].values()
+        assert question["params"]["message"] == seen["statusMessage"] == "broken\ufffd"
+        await elsewhere.answer(True)
+        assert (await task.result())["isError"]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -187,7 +188,7 @@ class AskedQuestion(NamedTuple):
     """An open question as a record keeps it, so that every process can show it.
 
     Attributes:
-        params: in the shape of the newest revision.
+        params: as the newest revision has them.
     """
 
     key: str
@@ -330,9 +331,12 @@ NO_QUESTIONS: Final[Mapping[str, OpenQuestion]] = {}
 
 
 def asked_questions(questions: Mapping[str, OpenQuestion]) -> tuple[AskedQuestion, ...]:
-    """Return open questions for a record."""
-    asked = asked_in_order(questions).items()
-    return tuple(AskedQuestion(key, method, params.wire()) for key, (method, params) in asked)
+    """Return open questions for a record. Raises `LocalProtocolError` if one of them cannot be said in JSON."""
+    codec, asked = codec_for(MODERN), asked_in_order(questions).items()
+    return tuple(
+        AskedQuestion(key, method, cast("JsonObject", json.loads(codec.encode_question(method, params))))
+        for key, (method, params) in asked
+    )
 
 
 def shown_questions(record: TaskRecord) -> dict[str, tuple[str, Model]]:

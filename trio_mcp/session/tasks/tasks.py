@@ -17,14 +17,16 @@ The rule for everything that callers see is *commit, then wake*: a change is wri
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import trio
 
 from ...base.shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
 from ...protocol.codec.tasks import TaskState
+from ...protocol.shown_text import dump_shown
 from ...runtime import CancelReason
 from ...runtime.quota import Quota
 from ...types import CallToolRequestParams, Model
@@ -239,13 +241,15 @@ class Tasks:
     # changes
 
     def questions_changed(self, task: OpenTask) -> None:
+        # First, as it raises for what cannot be said: to the lane that asks.
+        asked = asked_questions(task.questions) if self.store.durable else ()
         task.record = task.record._replace(updated_at=self.clock())
         if not self.store.durable:
             # Nothing of it is in the store: no other process reads it.
             task.shown = task.shown._replace(updated_at=task.record.updated_at)
             self._announce(task)
         elif not task.is_over:
-            task.record = task.record._replace(asked=asked_questions(task.questions))
+            task.record = task.record._replace(asked=asked)
             self._saver.save(task)
             # A stream on which it is asked waits for no other process.
             task.wake()
@@ -272,7 +276,9 @@ class Tasks:
 
     def set_message(self, task: OpenTask, message: str) -> None:
         if not task.is_over:
-            task.record = task.record._replace(message=message, updated_at=self.clock())
+            # As it is shown: the store keeps no half of a character.
+            shown = cast("str", json.loads(dump_shown(message, "status")))
+            task.record = task.record._replace(message=shown, updated_at=self.clock())
             task.said += 1
             self._saver.save(task)
 
