@@ -38,7 +38,7 @@ FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
     "Check": {
         "inspect": "show everything a server offers, what is wrong with it, and what it costs",
         "doctor": "check what often goes wrong: hosts, keys, proxies, versions",
-        "store": "list, check or shrink the file in which a server keeps what outlives it",
+        "store": "list, check or shrink the store in which a server keeps what outlives it",
         "demo": "watch one tool ask an old and a new client, message by message",
     },
     "Publish": {

@@ -81,7 +81,7 @@ async def open_store(
         yield sealed(given, keys, name)
         return
     scheme, target = scheme_and_target(given)
-    if scheme in NAMESPACED and server:
+    if has_namespaces(given) and server:
         target = with_namespace(target, server)
     async with find_store(scheme)(target) as opened:
         yield sealed(opened, keys, name)
@@ -92,6 +92,11 @@ def scheme_and_target(given: str) -> tuple[str, str]:
     scheme, separator, target = given.partition(":")
     # A path of Windows begins with a letter and a colon.
     return (scheme, target) if separator and len(scheme) > 1 else ("sqlite", given)
+
+
+def has_namespaces(given: str) -> bool:
+    """Return whether several servers may share a store, each with its namespace."""
+    return scheme_and_target(given)[0] in NAMESPACED
 
 
 def with_namespace(target: str, server: str) -> str:

@@ -269,6 +269,11 @@ def made(rows: Rows) -> None:
         raise Fenced("another process has taken this one for dead, and nothing that it writes is stored")
 
 
+def address_of(target: str) -> Address:
+    """Return the address that a URL names, whose scheme "postgresql:" may be missing. Raises `ConfigurationError`."""
+    return Address(f"postgresql:{target}" if target.startswith("//") else target)
+
+
 @asynccontextmanager
 async def open_postgres(target: str, *, clock: Callable[[], float] = time.time) -> AsyncIterator[PostgresStore]:
     """Open a store in PostgreSQL; leaving the block writes what waits, and says that this process has ended.
@@ -280,7 +285,7 @@ async def open_postgres(target: str, *, clock: Callable[[], float] = time.time) 
     Raises:
         ConfigurationError: the database cannot be used.
     """
-    store = PostgresStore(Address(f"postgresql:{target}" if target.startswith("//") else target), clock)
+    store = PostgresStore(address_of(target), clock)
     await trio.to_thread.run_sync(store.check_server)
     async with running(store.leases, store.writes, store.reads):
         yield store

@@ -1,11 +1,11 @@
-"""Connections to PostgreSQL: each is used by one thread, and carries out what it is given in one transaction."""
+"""Connections to PostgreSQL: each is used by one thread, and carries out a batch in one transaction."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
@@ -29,6 +29,7 @@ ANSWER_SECONDS: Final = 1.0
 CONNECT_SECONDS: Final = 2
 """How long it may take to connect: the least that libpq knows."""
 MIGRATE_SECONDS: Final = 30.0
+INSPECT_SECONDS: Final = 600.0
 LOCK_MILLISECONDS: Final = 400
 """How long a statement waits for a transaction of another process, which may wait for this one."""
 TERMINATE_MILLISECONDS: Final = 500
@@ -62,6 +63,7 @@ class Address:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         query = parse_qsl(parts.query, keep_blank_values=True)
+        self.has_namespace = "namespace" in dict(query)
         self.namespace = dict(query).get("namespace", "trio_mcp")
         # libpq does not know a plus for a blank.
         others = urlencode([each for each in query if each[0] != "namespace"], quote_via=quote)
@@ -100,7 +102,7 @@ def connect(address: Address) -> LimitedConnection:
             application_name="trio_mcp",
             client_encoding="utf8",
         )
-        connection.execute(f"set lock_timeout = {LOCK_MILLISECONDS}")
+        connection.execute(query(f"set lock_timeout = {LOCK_MILLISECONDS}"))
     except psycopg.Error as error:
         raise StoreError(f"the store {address.name} cannot be reached: {one_line(error)}") from None
     return connection
@@ -273,6 +275,19 @@ def migrate(connection: LimitedConnection) -> None:
             connection.execute("update trio_mcp.schema set version = %s", (len(MIGRATIONS),))
     finally:
         connection.limit = ANSWER_SECONDS
+
+
+@contextlib.contextmanager
+def inspected(address: Address) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
+    """Open a connection that changes nothing; yield a function from a statement to its rows. Raises `StoreError`."""
+    with contextlib.closing(connect(address)) as connection:
+        connection.limit = INSPECT_SECONDS
+        try:
+            if not version_of(connection):
+                raise StoreError(f"{address.name} has no store")
+            yield lambda statement, arguments: connection.execute(query(statement), arguments).fetchall()
+        except psycopg.Error as error:
+            raise StoreError(f"the store {address.name} cannot be read: {one_line(error)}") from None
 
 
 class PostgresSubscription:

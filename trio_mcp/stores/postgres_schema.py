@@ -13,7 +13,7 @@ from typing import Final
 MONTH: Final = 30 * 86400
 """Seconds for which a buried process is known: it must not be frozen for longer."""
 YOUNG: Final = 2
-"""Seconds for which a new store buries no process: those that live have yet to say so."""
+"""Seconds for which a new store buries no process: living processes have yet to renew their leases."""
 SLICE: Final = 500
 """Expired rows that are deleted at once."""
 

@@ -70,8 +70,7 @@ class RedisStore:
 
     def __init__(self, address: Address, clock: Callable[[], float]) -> None:
         self.address = address
-        # The braces are the hash tag of a cluster.
-        self.prefix = b"{trio_mcp:%b}:" % address.namespace.encode()
+        self.prefix = address.prefix
         self._clock = clock
         writer, reader = RedisConnection(address), RedisConnection(address)
         self.writes = self._batches(writer)
@@ -303,6 +302,11 @@ def digest(script: str) -> bytes:
     return _DIGESTS[script]
 
 
+def address_of(target: str) -> Address:
+    """Return the address that a URL names, whose scheme "redis:" may be missing. Raises `ConfigurationError`."""
+    return Address(f"redis:{target}" if target.startswith("//") else target)
+
+
 @asynccontextmanager
 async def open_redis(target: str, *, clock: Callable[[], float] = time.time) -> AsyncIterator[RedisStore]:
     """Open a store in Redis; leaving the block writes what waits, and says that this process has ended.
@@ -314,7 +318,7 @@ async def open_redis(target: str, *, clock: Callable[[], float] = time.time) -> 
     Raises:
         ConfigurationError: the server cannot be used.
     """
-    store = RedisStore(Address(f"redis:{target}" if target.startswith("//") else target), clock)
+    store = RedisStore(address_of(target), clock)
     await trio.to_thread.run_sync(store.check_server)
     async with running(store.leases, store.writes, store.reads):
         yield store

@@ -1,4 +1,4 @@
-"""Connections to Redis: each is used by one thread, and sends what it is given as one pipeline."""
+"""Connections to Redis: each is used by one thread, and sends a batch of commands as one pipeline."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ class Address:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         query = parse_qs(parts.query, keep_blank_values=True)
+        self.has_namespace = "namespace" in query
         self.namespace = query.pop("namespace", ["trio_mcp"])[0]
         self._url = urlunsplit(parts._replace(query=urlencode(query, doseq=True)))
         self.name = shown_url(self._url)
@@ -75,6 +76,11 @@ class Address:
             self.connection()
         except (ValueError, TypeError) as error:
             raise ConfigurationError(f"the store {self.name} is not a URL of Redis: {error}") from None
+
+    @property
+    def prefix(self) -> bytes:
+        """What the name of each key begins with. The braces are the hash tag of a cluster."""
+        return b"{trio_mcp:%b}:" % self.namespace.encode()
 
     def connection(self) -> Wire:
         """Return a new connection, which is not connected yet."""

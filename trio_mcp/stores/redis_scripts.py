@@ -19,7 +19,7 @@ from typing import Final
 MONTH: Final = 30 * 86400 * 1000
 """Milliseconds for which a buried process is known: it must not be frozen for longer."""
 YOUNG: Final = 2000
-"""Milliseconds for which a new store buries no process: those that live have yet to say so."""
+"""Milliseconds for which a new store buries no process: living processes have yet to renew their leases."""
 
 FENCED: Final = -1
 CONFLICT: Final = 0

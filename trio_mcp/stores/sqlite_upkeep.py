@@ -8,49 +8,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from ..errors import ConfigurationError
-from ..protocol.sealing.at_rest import Unsealable, Vault
+from ..protocol.sealing.at_rest import Vault
 from . import sqlite_schema
 from .sealed import entry_place, record_place
 from .sqlite_file import drop_expired
+from .upkeep import KindSummary, Sealings, sealings_of
 
 MOST_FINDINGS: Final = 20
 LOCKED_SECONDS: Final = 5.0
 """How long a file is waited for that other processes lock again and again."""
 LEAST_WAIT: Final = 0.2
 """Seconds that each statement waits after that: a server that is busy locks the file for milliseconds."""
-
-
-class KindSummary(NamedTuple):
-    """What a store has of one kind.
-
-    Attributes:
-        form: what they are.
-        number: how many there are.
-        entries: how many entries the logs have; None of records.
-        expired: how many of them have expired, and will be deleted.
-        size: bytes of their values.
-        oldest, newest: when the first and the last of them were written, in Unix seconds; a record and a log count as written
-            when they last changed.
-    """
-
-    kind: str
-    form: Literal["records", "logs"]
-    number: int
-    entries: int | None
-    expired: int
-    size: int
-    oldest: float
-    newest: float
-
-
-class Sealings(NamedTuple):
-    """How many values there are, and how many of them the keys do not open."""
-
-    values: int
-    closed: int
 
 
 @contextmanager
@@ -104,15 +75,8 @@ def findings(path: Path) -> list[str]:
 
 def sealings(path: Path, vault: Vault) -> Sealings:
     """Open every value with the keys of a vault; return how many there are. Raises `ConfigurationError`."""
-    values = closed = 0
     with open_file(path) as connection:
-        for place, value in _values(connection):
-            values += 1
-            try:
-                vault.open(value if isinstance(value, bytes) else b"", place)
-            except Unsealable:
-                closed += 1
-    return Sealings(values, closed)
+        return sealings_of(_values(connection), vault)
 
 
 def _values(connection: sqlite3.Connection) -> Iterator[tuple[bytes, object]]:

@@ -305,11 +305,11 @@ async def test_two_processes_that_write_the_same_records_in_another_order_both_g
         assert len(await store.list("thing")) == 9
 
 
-async def test_an_outage_kills_nobody(server: PostgresServer) -> None:
+async def test_no_process_is_buried_because_of_an_outage(server: PostgresServer) -> None:
     async with opened(server) as store, opened(server) as other:
         await store.join("here")
         await other.join("other")
-        await dead(store, "nobody")
+        await dead(store, "a stranger")
         server.signal(signal.SIGSTOP)
         try:
             await trio.sleep(3)

@@ -251,12 +251,12 @@ async def test_a_write_whose_connection_is_cut_has_an_unknown_outcome_and_the_ne
 # processes
 
 
-async def test_an_outage_kills_nobody(server: RedisServer, tmp_path: Path) -> None:
+async def test_no_process_is_buried_because_of_an_outage(server: RedisServer, tmp_path: Path) -> None:
     """The leases lapse while the server is frozen, and it thaws before anybody has renewed one."""
     async with opened(server) as store, opened(server) as other:
         await store.join("here")
         await other.join("other")
-        await dead(store, "nobody")
+        await dead(store, "a stranger")
         server.signal(signal.SIGSTOP)
         await trio.sleep(3)
         server.signal(signal.SIGCONT)
@@ -271,11 +271,11 @@ async def test_an_outage_kills_nobody(server: RedisServer, tmp_path: Path) -> No
         await store.write([thing("a")])
 
 
-async def test_a_store_that_was_emptied_buries_nobody_that_lives_and_goes_on(server: RedisServer) -> None:
+async def test_a_store_that_was_emptied_buries_no_living_process_and_goes_on(server: RedisServer) -> None:
     async with opened(server) as store, opened(server) as other:
         await store.join("here")
         await other.join("other", b"about")
-        await dead(store, "nobody")
+        await dead(store, "a stranger")
         server.say("FLUSHALL")
         until = trio.current_time() + 3
         while trio.current_time() < until:
@@ -302,7 +302,7 @@ async def test_the_clock_of_this_machine_does_not_count(server: RedisServer, cap
         assert round(seen.expires_at - until) == 3600
         await store.join("here")
         await other.join("other")
-        await dead(store, "nobody")
+        await dead(store, "a stranger")
         assert not await other.bury("here")
         assert not await store.bury("other")
     assert "differs by" in caplog.text
@@ -312,7 +312,7 @@ async def test_every_key_expires(server: RedisServer) -> None:
     async with opened(server) as store:
         await store.join("here")
         await store.write([thing("a", expires_at=time.time() + 100), thing("b", expires_at=time.time() + 50)])
-        await dead(store, "nobody")
+        await dead(store, "a stranger")
         connection = redis_connection.RedisConnection(store.address)
         (names,) = connection.exchange([(b"KEYS", b"*")])
         assert isinstance(names, list)

@@ -20,6 +20,7 @@ from ...http import Tls
 from ...http.authenticator import Authenticator
 from ...server.running import run_process
 from ...session import SharedServer, find_transport
+from ...stores.opening import VARIABLE as STORE_VARIABLE, has_namespaces
 from ..arguments import Seconds, TargetText, UrlPath, WholeNumber, format_option, header_option, level_option
 from ..command import command
 from ..errors import CommandError, Status
@@ -41,6 +42,7 @@ examples:
   trio-mcp serve travel.py --resource https://mcp.example.com/mcp --auth jwt:https://login.example.com \\
       --required-scope travel:read --scope all
   trio-mcp serve travel.py --port 8443 --certfile cert.pem --keyfile key.pem
+  trio-mcp serve travel.py --store redis://cache:6379/0
   trio-mcp serve 'npx -y some-mcp-server'
   trio-mcp serve /travel=travel.py /shop=shop.py
 
@@ -137,6 +139,11 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
     is_flag=True,
     help="Serve legacy clients without sessions, so that any of several processes can serve each request.",
 )
+@click.option(
+    "--store",
+    metavar="STORE",
+    help="The store of servers that name none: a file, or the URL of Redis or PostgreSQL; by default that of TRIO_MCP_STORE.",
+)
 @click.option("--certfile", metavar="FILE", help="Serve HTTPS, with this certificate and those that it needs, in PEM.")
 @click.option("--keyfile", metavar="FILE", help="The key of the certificate, if --certfile does not have it.")
 @header_option
@@ -190,6 +197,7 @@ def command_line(
     trusted_proxies: Sequence[str],
     access_log: bool,
     no_sessions: bool,
+    store: str | None,
     log_level: str | None,
     log_format: str | None,
     debug: bool,
@@ -213,6 +221,7 @@ def command_line(
     }
     options = {**http, **given, "sse_path": "/sse" if sse else None, "tls": tls_of(certfile, keyfile)}
     by_path = paths_of(targets)
+    use_store(store, len(by_path))
     with http_errors():
         options["authenticate"] = resource_of(resource, auth, required, scopes)
         if by_path:
@@ -229,6 +238,18 @@ def command_line(
         with lifespan_errors(server.source):
             load_python(server, tell_errors=debug).run("http", **options)
     return 0
+
+
+def use_store(given: str | None, servers: int) -> None:
+    """Let servers that name no store use this one. Raises `CommandError` if several would share a file."""
+    if given is not None:
+        os.environ[STORE_VARIABLE] = given
+    store = os.environ.get(STORE_VARIABLE, "")
+    if servers > 1 and store and not has_namespaces(store):
+        raise CommandError(
+            f"a file is the store of one server, and these are {servers}: name the URL of a database, or one file in each server "
+            "as ServiceOptions(store=...)"
+        )
 
 
 def tls_of(certfile: str | None, keyfile: str | None) -> Tls | None:
