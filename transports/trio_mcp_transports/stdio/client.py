@@ -138,13 +138,13 @@ class ProcessChannel(LineChannel):
     @property
     def ended_unread(self) -> bool:
         """Whether the process has ended, and did not read all that was sent. False where the system does not say."""
-        assert self.process.stdin is not None
-        if self.process.returncode is None:
+        stdin = self.process.stdin
+        if self.process.returncode is None or not isinstance(stdin, trio.lowlevel.FdStream):
             return False
         unread = array("i", [0])
         # Of the end of a pipe that is written to, Linux alone says it. A pipe that is closed has no descriptor.
         with suppress(OSError, trio.ClosedResourceError):
-            fcntl.ioctl(self.process.stdin.fileno(), termios.FIONREAD, unread)
+            fcntl.ioctl(stdin.fileno(), termios.FIONREAD, unread)
         return unread[0] > 0
 
     def process_ended(self) -> None:

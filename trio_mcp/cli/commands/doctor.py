@@ -91,7 +91,7 @@ def command_line(
                 continue
             async for check in server_checks(connecting, timeout):
                 named = check._replace(subject=f"{text}, {check.subject}") if len(texts) > 1 else check
-                checks.append(named)  # noqa: PERF401  those before an interrupt are shown, too
+                checks.append(named)  # those before an interrupt are shown, too
         return Status.OK
 
     async def connect_to_all() -> int:
