@@ -415,6 +415,39 @@ async def test_a_scope_that_is_not_granted_is_named_with_what_to_write(world: Wo
     assert caught.value.oauth_error == "invalid_scope"
 
 
+async def test_a_login_that_fails_leaves_its_registration_for_the_next_one(world: World) -> None:
+    store, opened = MemoryTokens(), trio.Event()
+
+    async def never(_url: str) -> str:
+        opened.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log_in, world.settings(store=store, browser=never), URL)
+        await opened.wait()
+        nursery.cancel_scope.cancel()
+    world.redirect = {"code": None, "error": "access_denied"}
+    with pytest.raises(AuthorizationError):
+        await log_in(world.settings(store=store), URL)
+    async with world.settings(store=store).open(URL) as authorizer:
+        assert await authorizer.tokens() is None
+        assert not await authorizer.ready()
+    world.redirect = {}
+    login = await log_in(world.settings(store=store), URL)
+    assert (login.registration.client_id, login.tokens.access) == ("client-1", "access-1")
+    assert world.registered == 1
+
+
+async def test_a_login_that_fails_leaves_the_one_before(world: World) -> None:
+    store = MemoryTokens()
+    before = await log_in(world.settings(store=store), URL)
+    world.redirect = {"code": None, "error": "access_denied"}
+    with pytest.raises(AuthorizationError):
+        await log_in(world.settings(store=store), URL)
+    assert await store.read(URL) == before
+
+
 @pytest.mark.parametrize(
     "members",
     [

@@ -20,7 +20,7 @@ from trio_mcp.auth import AuthorizationError, KeyringTokens, Login, MemoryTokens
 from trio_mcp.auth.client.discovery import ServerMetadata
 from trio_mcp.auth.client.grants import Tokens
 from trio_mcp.auth.client.registration import Registration
-from trio_mcp.auth.client.stored import dump_login, parse_login
+from trio_mcp.auth.client.stored import NO_TOKENS, dump_login, parse_login
 from trio_mcp.auth.client.token_files import FOLDER_VARIABLE, LOCK_SECONDS, default_folder
 from trio_mcp.errors import AuthorizationErrorKind as Kind
 
@@ -161,6 +161,15 @@ async def test_a_file_that_others_can_read_or_write_is_refused_with_what_to_do(f
     with pytest.raises(AuthorizationError, match="chmod 600") as caught:
         await files.read(URL)
     assert caught.value.kind is Kind.STORE
+
+
+async def test_a_registration_without_tokens_is_no_login(files: TokenFiles) -> None:
+    await files.write(replace(LOGIN, tokens=NO_TOKENS))
+    assert await files.read(URL) == replace(LOGIN, tokens=NO_TOKENS)
+    assert not files.has(URL)
+    assert (files.known_urls(), await files.urls()) == ([], [])
+    await files.write(LOGIN)
+    assert files.has(URL)
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777, 0o702, 0o720])

@@ -43,6 +43,8 @@ EXPIRES_SOON: Final = 30.0
 REFRESH_SECONDS: Final = 20.0
 """Seconds from sending a refresh token until its answer is stored, in which no cancel comes through."""
 LOGIN_SECONDS: Final = 300.0
+STORE_SECONDS: Final = 5.0
+"""Seconds in which what a login that failed leaves is stored, in which no cancel comes through."""
 MAX_REMEMBERED: Final = 1000
 """Scopes that are remembered; a server that asks for more gets no further login."""
 
@@ -181,7 +183,7 @@ class Authorizer:
     async def tokens(self) -> Tokens | None:
         """Return the tokens to send, after refreshing them if they expire soon. Raises `AuthorizationError`."""
         login = self._login or await self._load()
-        if login is None:
+        if login is None or not login.has_tokens:
             return None
         if login.tokens.refresh is not None and login.tokens.expires_within(EXPIRES_SOON, self._clock()):
             await self.refresh(login.tokens)
@@ -190,7 +192,7 @@ class Authorizer:
     async def stored_tokens(self) -> Tokens | None:
         """Return the tokens that the store has now. Raises `AuthorizationError`."""
         login = await self._load()
-        return None if login is None else login.tokens
+        return None if login is None or not login.has_tokens else login.tokens
 
     def headers_for(self, tokens: Tokens, method: str, url: str) -> Mapping[str, str]:
         """Return the headers that send a token; none to another origin."""
@@ -239,7 +241,7 @@ class Authorizer:
         async with self._flow.store.lock(self._url):
             login = await self._load()
             if login is None or login.tokens.access != sent.access:
-                return login is not None
+                return login is not None and login.has_tokens
             if login.tokens.refresh is None:
                 return False
             with trio.move_on_after(REFRESH_SECONDS, shield=True):
@@ -306,7 +308,7 @@ class Authorizer:
 
     async def _log_in_once(self, challenge: Challenge, sent: Tokens | None, *, is_step_up: bool) -> None:
         before = await self._load()
-        if before is not None and (sent is None or before.tokens.access != sent.access):
+        if before is not None and before.has_tokens and (sent is None or before.tokens.access != sent.access):
             return
         if is_step_up:
             self._step_ups.update((challenge.scope or "").split() or [""])
@@ -316,10 +318,26 @@ class Authorizer:
             self._proofs = late.dpop.Proofs()
         key = self._proofs.key if self._flow.dpop and self._proofs is not None else None
         request = LoginRequest(url=self._url, challenge=challenge, before=before, is_step_up=is_step_up, dpop_key=key)
-        login = await self._with_page(request)
+        try:
+            login = await self._with_page(request)
+        except BaseException:
+            with trio.move_on_after(STORE_SECONDS, shield=True):
+                await self._keep_registration(request)
+            raise
         async with self._flow.store.lock(self._url):
             await self._store(login)
         logger.info("logged in to %s at %s", self.shown, shown_url(login.server.issuer))
+
+    async def _keep_registration(self, request: LoginRequest) -> None:
+        """Store the client that was registered for a login that failed, unless another login has succeeded meanwhile."""
+        if not request.registered:
+            return
+        try:
+            async with self._flow.store.lock(self._url):
+                if await self._flow.store.read(self._url) is None:
+                    await self._flow.store.write(request.registered[0])
+        except AuthorizationError as error:
+            logger.info("the registration at %s was not stored: %s", self.shown, error)
 
     def _driver(self, browser: BrowserFunction = no_browser) -> Driver:
         return Driver(reach=self._reach, clock=self._clock, proofs=self._proofs, browse=browser, named=self._flow.named)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from ...errors import AuthorizationError
@@ -15,7 +15,7 @@ from .grants import DPOP, ClientAtServer, Grant, Tokens
 from .registration import ClientIdentity, Registration, register
 from .scopes import choose_scopes
 from .steps import Steps, shown
-from .stored import Login, TokenStore
+from .stored import NO_TOKENS, Login, TokenStore
 
 OpenBrowser: TypeAlias = Callable[[str], Awaitable[str | None]]
 """An async function that opens an authorization URL; returns None, or the URL of the redirect if it has received that itself."""
@@ -69,7 +69,7 @@ class Flow:
         return (
             (self.issuer is None or self.issuer == login.server.issuer)
             and (self.identity.client_id is None or self.identity.client_id == login.registration.client_id)
-            and (not self.dpop or login.tokens.kind == DPOP)
+            and (not self.dpop or login.tokens.kind == DPOP or not login.has_tokens)
         )
 
 
@@ -83,6 +83,8 @@ class LoginRequest:
         is_step_up: whether the tokens lacked scopes.
         redirect_uri: where the browser goes after the login.
         dpop_key: the key for the tokens, as a JWK.
+        registered: gets what to store if the login fails after the client was registered for it, so that the next one does not
+            register again.
     """
 
     url: str
@@ -91,6 +93,7 @@ class LoginRequest:
     is_step_up: bool = False
     redirect_uri: str = ""
     dpop_key: str | None = None
+    registered: list[Login] = field(default_factory=list["Login"])
 
 
 def log_in(flow: Flow, grant: Grant, request: LoginRequest, clock: Callable[[], float]) -> Steps[Login]:
@@ -102,6 +105,18 @@ def log_in(flow: Flow, grant: Grant, request: LoginRequest, clock: Callable[[], 
     scope = scopes_for(flow, resource, request)
     flow.check_server(resource.server)
     registration = yield from register(flow.identity, resource.server, request.redirect_uri, known, clock())
+    login = Login(
+        url=request.url,
+        resource=resource.uri if flow.sends_resource else None,
+        server=resource.server.for_later,
+        registration=registration,
+        tokens=NO_TOKENS,
+        requested=scope,
+        dpop_key=request.dpop_key,
+    )
+    # Not in place of a login: its tokens are of another registration.
+    if request.before is None and registration.redirect_uri is not None:
+        request.registered.append(login)
     try:
         tokens = yield from grant(client_at(flow, resource, registration, request, clock), scope)
     except AuthorizationError as error:
@@ -112,15 +127,7 @@ def log_in(flow: Flow, grant: Grant, request: LoginRequest, clock: Callable[[], 
             raise
         registration = yield from register(flow.identity, resource.server, request.redirect_uri, None, clock())
         tokens = yield from grant(client_at(flow, resource, registration, request, clock), scope)
-    return Login(
-        url=request.url,
-        resource=resource.uri if flow.sends_resource else None,
-        server=resource.server.for_later,
-        registration=registration,
-        tokens=tokens,
-        requested=scope,
-        dpop_key=request.dpop_key,
-    )
+    return replace(login, registration=registration, tokens=tokens)
 
 
 def wrong_scope(error: AuthorizationError, scope: str | None) -> AuthorizationError:

@@ -45,7 +45,7 @@ async def log_out(store: TokenStore, url: str) -> AuthorizationError | None:
     place = canonical(over_http(url))
     async with store.lock(place):
         login = await store.read(place)
-        if login is None:
+        if login is None or not login.has_tokens:
             return None
         failure = None
         try:

@@ -16,6 +16,7 @@ from .grants import BEARER, DPOP, TOKEN, Tokens
 from .registration import Registration
 
 VERSION: Final = 1
+NO_TOKENS: Final = Tokens("", BEARER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,8 @@ class Login:
         url: of the server, in its canonical form.
         resource: as the metadata of the server has it; None if the parameter `resource` is not sent.
         server: the authorization server, with the endpoints that later steps need.
-        tokens: without a refresh token after that was refused; the access token may still be good.
+        tokens: without a refresh token after that was refused; the access token may still be good. `NO_TOKENS` if the client was
+            registered for a login that failed.
         requested: the scopes that were requested.
         dpop_key: the key that the tokens are bound to, as a JWK.
     """
@@ -38,6 +40,11 @@ class Login:
     tokens: Tokens
     requested: str | None = None
     dpop_key: str | None = field(default=None, repr=False)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is a token; without, only the registration counts."""
+        return self.tokens != NO_TOKENS
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -100,7 +107,8 @@ def parse_login(data: str | bytes, where: str) -> Login:
         value: object = json.loads(data)
         if isinstance(value, dict) and value.get("version") == VERSION:
             login = _ADAPTER.validate_json(json.dumps(value.get("login")), strict=True)
-            if login.tokens.kind in (BEARER, DPOP) and TOKEN.fullmatch(login.tokens.access):
+            is_sendable = login.tokens.kind in (BEARER, DPOP) and TOKEN.fullmatch(login.tokens.access)
+            if is_sendable or not login.has_tokens:
                 return login
     # Of pydantic, whose text has the values, or because it is nested too deeply.
     except (ValueError, RecursionError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -58,8 +58,13 @@ class TokenFiles:
         return self.folder / f"{sha256(url.encode()).hexdigest()[:32]}.json"
 
     def has(self, url: str) -> bool:
-        """Return whether there is a login at a server, without reading it. Raises `ValueError` for a malformed URL."""
-        return self.file_of(canonical(over_http(url))).exists()
+        """Return whether there is a login at a server, or a file that cannot be read. Raises `ValueError` for a malformed URL."""
+        path = self.file_of(canonical(over_http(url)))
+        try:
+            login = read_private(path)
+        except AuthorizationError:
+            return path.exists()
+        return login is not None and login.has_tokens
 
     def known_urls(self) -> list[str]:
         """Return the URLs of the servers with a login that can be read, sorted."""
@@ -67,7 +72,7 @@ class TokenFiles:
         for path in self.folder.glob("[!.]*.json"):
             with suppress(AuthorizationError):
                 found.append(read_private(path))
-        return sorted(login.url for login in found if login is not None)
+        return urls_of(found)
 
     async def read(self, url: str) -> Login | None:
         """Return the login at a server, or None.
@@ -117,8 +122,7 @@ class TokenFiles:
         except OSError as error:
             raise cannot("read", self.folder, error) from None
         # Another process may delete one meanwhile.
-        found = [read_private(path) for path in paths if not path.name.startswith(".")]
-        return sorted(login.url for login in found if login is not None)
+        return urls_of([read_private(path) for path in paths if not path.name.startswith(".")])
 
     @asynccontextmanager
     async def lock(self, url: str) -> AsyncGenerator[None]:
@@ -203,6 +207,10 @@ def read_private(path: Path) -> Login | None:
     return parse_login(content, str(path))
 
 
+def urls_of(found: Iterable[Login | None]) -> list[str]:
+    return sorted(login.url for login in found if login is not None and login.has_tokens)
+
+
 def cannot(done: str, path: Path, error: OSError) -> AuthorizationError:
     return AuthorizationError(f"{path} cannot be {done}: {error.strerror or error}", kind=Kind.STORE)
 
@@ -232,7 +240,7 @@ class MemoryTokens:
     async def urls(self) -> list[str]:
         """Return the URLs of the servers with a login, sorted."""
         await trio.lowlevel.checkpoint()
-        return sorted(self._logins)
+        return urls_of(self._logins.values())
 
     @asynccontextmanager
     async def lock(self, url: str) -> AsyncGenerator[None]:

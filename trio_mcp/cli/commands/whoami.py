@@ -46,7 +46,7 @@ async def logins_at(url: str | None) -> list[Login]:
     """Return the login at a server, or all of them. Raises `CommandError` if there is none at the server."""
     store = auth.TokenFiles()
     urls = await store.urls() if url is None else [canonical(over_http(url))]
-    found = [login for each in urls if (login := await store.read(each)) is not None]
+    found = [login for each in urls if (login := await store.read(each)) is not None and login.has_tokens]
     if url is not None and not found:
         raise CommandError(f"there is no login at {shown_url(url)}: trio-mcp login {shown_url(url)}", Status.REFUSED)
     return found
