@@ -15,6 +15,7 @@ from trio_mcp.auth import (
     AuthorizationError,
     ClientCredentials,
     EnterpriseManaged,
+    Login,
     MemoryTokens,
     OAuth,
     WorkloadIdentity,
@@ -437,6 +438,20 @@ async def test_a_login_that_fails_leaves_its_registration_for_the_next_one(world
     login = await log_in(world.settings(store=store), URL)
     assert (login.registration.client_id, login.tokens.access) == ("client-1", "access-1")
     assert world.registered == 1
+
+
+async def test_a_store_that_fails_after_a_failed_login_does_not_hide_why_that_failed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(MemoryTokens):
+        async def write(self, login: Login) -> None:
+            raise AuthorizationError("the disk is full", kind=Kind.STORE)
+
+    world.redirect = {"code": None, "error": "access_denied"}
+    with caplog.at_level(logging.INFO), pytest.raises(AuthorizationError) as caught:
+        await log_in(world.settings(store=Failing()), URL)
+    assert caught.value.kind is Kind.DENIED
+    assert "the disk is full" in caplog.text
 
 
 async def test_a_login_that_fails_leaves_the_one_before(world: World) -> None:
