@@ -126,3 +126,7 @@ async def test_a_fixed_port_has_the_name_of_the_host_and_is_an_error_if_it_is_ta
                 pass
     async with open_redirect_page(port) as page:
         assert page.uri == f"http://localhost:{port}/callback"
+        page.expect("s")
+        other_name = get("/callback?code=x&state=s", host=f"127.0.0.1:{port}")
+        assert (await request(page, other_name)).startswith(b"HTTP/1.1 404")
+        assert (await request(page, GOOD)).startswith(b"HTTP/1.1 200")
