@@ -175,6 +175,12 @@ class HttpOptions:
             check_free(route.whole_path, f"the route {route.name}", [*taken, *others])
 
 
+def default_limits(server: object) -> HttpLimits:
+    """Return the limits for a server: one whose sessions are expensive, such as a proxy, sets `max_sessions`."""
+    sessions: int | None = getattr(server, "max_sessions", None)
+    return HttpLimits() if sessions is None else HttpLimits(sessions=sessions, websockets=sessions)
+
+
 # The names under which a server is reached, and the web sites whose pages may call it.
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")

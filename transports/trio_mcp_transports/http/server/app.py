@@ -17,7 +17,8 @@ import trio
 
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import ProtocolError
-from trio_mcp.http import HttpLimits, HttpOptions, HttpRoute, open_access
+from trio_mcp.http import HttpOptions, HttpRoute, open_access
+from trio_mcp.http.options import default_limits
 from trio_mcp.http.routes import other_spelling
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
@@ -44,15 +45,6 @@ from ..sessions.stateless import StatelessEndpoint
 from .entrance import MessageReader, ServedApp
 from .lifespan import in_residence
 from .routes import CustomRoutes, Paths, no_websocket, not_found_text
-
-# What a client of the HTTP application may cost.
-
-
-def default_limits(server: object) -> HttpLimits:
-    """Return the limits for a server: one whose sessions are expensive, such as a proxy, sets `max_sessions`."""
-    sessions: int | None = getattr(server, "max_sessions", None)
-    return HttpLimits() if sessions is None else HttpLimits(sessions=sessions, websockets=sessions)
-
 
 logger = peer_logger("trio_mcp.http")
 
