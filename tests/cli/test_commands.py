@@ -13,8 +13,7 @@ import click
 import pytest
 from naming import unnamed
 
-from trio_mcp.cli.command import Command
-from trio_mcp.cli.errors import Status
+from trio_mcp.cli.command import Command, Status
 from trio_mcp.cli.program import MODULES, main, program
 
 ROOT = Path(__file__).parents[2]

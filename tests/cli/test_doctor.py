@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from naming import unnamed
 
+from trio_mcp.cli.command import Status
 from trio_mcp.cli.diagnosis import Check, machine_checks
-from trio_mcp.cli.errors import Status
 from trio_mcp.cli.program import main
 from trio_mcp.protocol.sealing.request_state import to_base64url
 

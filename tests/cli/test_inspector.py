@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from trio_mcp.cli.command import CommandError, Status
 from trio_mcp.cli.commands.dev import PACKAGE, find_npx, inspector_command, outdated_node
-from trio_mcp.cli.errors import CommandError, Status
 from trio_mcp.cli.program import main
 
 URL = "http://127.0.0.1:8000/mcp"

@@ -12,7 +12,7 @@ import pytest
 from naming import unnamed
 from ruamel.yaml import YAML
 
-from trio_mcp.cli.errors import Status
+from trio_mcp.cli.command import Status
 from trio_mcp.cli.hosts import HOSTS
 from trio_mcp.cli.program import main
 

@@ -6,9 +6,9 @@ import pytest
 from naming import naming, unnamed
 
 from trio_mcp import Client, Server
+from trio_mcp.cli.command import CommandError, rejected
 from trio_mcp.cli.commands.call import choose
 from trio_mcp.cli.connecting import is_legacy
-from trio_mcp.cli.errors import CommandError, rejected
 
 
 def test_a_model_with_tools_is_no_option_of_the_command() -> None:

@@ -10,7 +10,7 @@ import pytest
 import trio
 from naming import unnamed
 
-from trio_mcp.cli.errors import CommandError, Status
+from trio_mcp.cli.command import CommandError, Status
 from trio_mcp.cli.targets.loading import lifespan_errors, load_server
 
 HEAD = "from trio_mcp import Server\n"

@@ -15,7 +15,7 @@ from trio_mcp.auth import AuthorizationError, Login, OAuth, TokenFiles
 from trio_mcp.auth.client.discovery import ServerMetadata
 from trio_mcp.auth.client.grants import Tokens
 from trio_mcp.auth.client.registration import Registration
-from trio_mcp.cli.errors import Status
+from trio_mcp.cli.command import Status
 from trio_mcp.cli.program import main
 from trio_mcp.cli.targets.logins import login_for, stored_login_for
 from trio_mcp.cli.targets.target import UrlTarget

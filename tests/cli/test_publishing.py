@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from naming import unnamed
 
-from trio_mcp.cli.errors import Status
+from trio_mcp.cli.command import Status
 from trio_mcp.cli.program import main
 
 PROJECT = """

@@ -9,8 +9,8 @@ import pytest
 from naming import unnamed
 
 from trio_mcp.auth import ProtectedResource
+from trio_mcp.cli.command import CommandError, Status
 from trio_mcp.cli.commands.serve import resource_of
-from trio_mcp.cli.errors import CommandError, Status
 from trio_mcp.cli.program import main
 
 RESOURCE = "https://mcp.example.com/mcp"

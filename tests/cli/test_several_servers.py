@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from naming import unnamed
 
-from trio_mcp.cli.errors import Status
+from trio_mcp.cli.command import Status
 from trio_mcp.cli.program import main
 
 SERVER = """

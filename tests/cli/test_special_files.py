@@ -24,8 +24,8 @@ from trio_mcp.base.regular_files import (
     replacing,
     write_regular,
 )
+from trio_mcp.cli.command import CommandError, Status
 from trio_mcp.cli.commands.read import save
-from trio_mcp.cli.errors import CommandError, Status
 from trio_mcp.cli.hosts import HOSTS
 from trio_mcp.cli.program import MODULES, main
 from trio_mcp.types import ReadResourceResult, TextResourceContents

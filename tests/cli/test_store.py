@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from trio_mcp.cli.errors import Status
+from trio_mcp.cli.command import Status
 from trio_mcp.cli.program import main
 from trio_mcp.protocol.sealing.request_state import KeyRing, to_base64url
 from trio_mcp.runtime import MemoryBudget

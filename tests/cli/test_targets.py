@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from naming import unnamed
 
-from trio_mcp.cli.errors import CommandError
+from trio_mcp.cli.command import CommandError
 from trio_mcp.cli.targets.loading import load_server
 from trio_mcp.cli.targets.target import CommandTarget, PythonTarget, Target, UrlTarget, code_of, read_target
 

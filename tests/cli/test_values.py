@@ -6,7 +6,7 @@ import pytest
 from naming import naming
 
 from trio_mcp.cli.arguments import read_arguments
-from trio_mcp.cli.errors import CommandError
+from trio_mcp.cli.command import CommandError
 from trio_mcp.cli.terminal.fields import default_text, hint, read_field
 from trio_mcp.types import JsonObject, JsonValue, RequestedSchema, Tool
 

@@ -13,7 +13,7 @@ import trio
 from trio_mcp.auth import AuthorizationError
 from trio_mcp.errors import AuthorizationErrorKind
 from trio_mcp_transports.authorizing import MAX_REJECTION, end_retries, log_in_if_asked
-from trio_mcp_transports.credentials import open_credentials
+from trio_mcp_transports.connecting import open_credentials
 from trio_mcp_transports.httpx import ClientLimits, open_http
 
 URL = "http://127.0.0.1:1/mcp"

@@ -22,7 +22,7 @@ from ..base.checks import check_int
 from ..protocol.revisions import SUPPORTED
 from ..protocol.schema.references import dereference
 from ..types import JsonObject, JsonValue, PromptReference, ResourceTemplateReference, Tool
-from .errors import CommandError, Status
+from .command import CommandError, Status
 from .terminal.output import note, show_json, show_lines
 
 if TYPE_CHECKING:

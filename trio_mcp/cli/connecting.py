@@ -25,8 +25,7 @@ from ..client import Client
 from ..protocol.revisions import REVISIONS, Era
 from ..session.calls.services import ONE_CLIENT
 from .arguments import MODES, Pair, Seconds, header_option, target_argument
-from .command import run_command
-from .errors import CommandError, Status, translate_errors
+from .command import CommandError, Status, run_command, translate_errors
 from .targets.logins import login_for
 from .targets.target import CommandTarget, PythonTarget, Target, UrlTarget, read_target, target_texts
 from .terminal.messages import show_log

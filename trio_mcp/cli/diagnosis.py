@@ -24,7 +24,7 @@ from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.matching import UriTemplate
 from ..types import JsonObject, Prompt, Resource, ResourceTemplate, Tool
 from .arguments import properties
-from .errors import CommandError
+from .command import CommandError
 from .hosts import HOSTS, Host, read_entries
 
 Severity: TypeAlias = Literal["error", "warning", "advice"]

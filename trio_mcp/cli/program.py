@@ -15,8 +15,7 @@ import click
 
 from ..base.checks import nearest_name
 from ..base.late import no_collection
-from .command import INTERRUPTED, SETTINGS, VARIABLES, print_error
-from .errors import Status
+from .command import INTERRUPTED, SETTINGS, VARIABLES, Status, print_error
 
 FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
     "Serve": {

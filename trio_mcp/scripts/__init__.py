@@ -3,8 +3,7 @@
 `MockClient` and `ScriptedProvider` read the same scripts.
 """
 
-from .samples import UncheckedToolUse, sample_result, tool_use, unchecked_tool_use
-from .script import Action, Script, Step, check_answer
+from .script import Action, Script, Step, UncheckedToolUse, check_answer, sample_result, tool_use, unchecked_tool_use
 
 __all__ = [
     "Action",

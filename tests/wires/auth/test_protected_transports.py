@@ -18,7 +18,7 @@ from talk import modern_meta
 
 from trio_mcp import Client, Context, HttpOptions, Server, proxy
 from trio_mcp.auth import ProtectedResource, jwt
-from trio_mcp.cli.errors import Status
+from trio_mcp.cli.command import Status
 from trio_mcp.errors import McpError
 from trio_mcp.testing import TestIssuer
 

@@ -16,7 +16,7 @@ import trio
 from serving import IMPORTS, Child, served
 
 from trio_mcp import Client, Disconnected, PeerError
-from trio_mcp.cli.errors import Status
+from trio_mcp.cli.command import Status
 from trio_mcp.server import Server
 
 APP = Path(__file__).with_name("lifespan_app.py")

@@ -25,7 +25,7 @@ from trio_mcp.session.transport import AnyAuth, HeaderSource
 
 from ..authorizing import log_in_if_asked
 from ..background import open_background
-from ..credentials import open_credentials
+from ..connecting import open_credentials
 from ..httpx import (
     CONNECT_TIMEOUT,
     EVENT_STREAM,

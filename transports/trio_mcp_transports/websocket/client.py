@@ -29,8 +29,7 @@ from trio_mcp.session import Envelope, MessageChannel, Received
 from trio_mcp.session.transport import AnyAuth, HeaderSource, ServerCredentials
 
 from ..background import open_background
-from ..connecting import BUSY, HeadersFailed, current_headers
-from ..credentials import open_credentials
+from ..connecting import BUSY, HeadersFailed, current_headers, open_credentials
 from .close_codes import CLOSE_BINARY, Close
 from .handshake import Address, HandshakeRejected, LimitedStream, error_text, open_socket, open_wire
 

@@ -19,9 +19,8 @@ from ...relay.upstream import behind_target, words_of
 from ...sampling import SamplingProvider
 from ...server.running import run_process, serve_over
 from ..arguments import WholeNumber, header_option
-from ..command import command
+from ..command import CommandError, Status, command, status_of
 from ..connecting import started
-from ..errors import CommandError, Status, status_of
 from ..targets.passing import check_no_password, connection, proxy_errors, transport_options
 from ..targets.target import SCHEME, CommandTarget, PythonTarget, UrlTarget, read_target
 from ..terminal.output import log_to_stderr

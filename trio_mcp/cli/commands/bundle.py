@@ -20,8 +20,7 @@ from ...base.regular_files import MAX_CONFIGURATION, read_regular, replacing
 from ...base.values import one_line
 from ...server import Server
 from ..arguments import json_option, target_argument
-from ..command import command
-from ..errors import CommandError, Status
+from ..command import CommandError, Status, command
 from ..targets.loading import load_python
 from ..targets.project import Project, kind_of, project_of
 from ..targets.target import PythonTarget, code_of, read_target

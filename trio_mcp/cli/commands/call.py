@@ -15,9 +15,8 @@ from ...errors import CapabilityError, McpError
 from ...protocol.revisions import REQUIRED_CAPABILITIES
 from ...types import CallToolResult, JsonObject, Tool
 from ..arguments import Pair, json_option, read_arguments
-from ..command import command
+from ..command import REFUSED, CommandError, Status, command, rejected
 from ..connecting import Answering, Connecting, answers, connects, is_legacy, use_server
-from ..errors import REFUSED, CommandError, Status, rejected
 from ..terminal.messages import save_files, show_change, show_result
 from ..terminal.output import note, show_json
 from ..terminal.prompting import Prompting

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from ..command import command
-from ..errors import CommandError, Status
+from ..command import CommandError, Status, command
 from ..terminal.output import show_lines
 
 EXAMPLES = """\

@@ -15,8 +15,7 @@ from ...protocol.revisions import MODERN, NEWEST_LEGACY
 from ...server import Context, Server
 from ...session import find_transport
 from ...types import CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult, Implementation
-from ..command import command, run_command
-from ..errors import CommandError, Status, translate_errors
+from ..command import CommandError, Status, command, run_command, translate_errors
 from ..terminal.output import log_to_stderr
 from ..terminal.trace import Arrived, Transcript, observed, summary
 

@@ -23,12 +23,11 @@ from ...server import Server
 from ...server.replaceable import ReplaceableServer
 from ...server.running import run_process
 from ..arguments import format_option, level_option, target_argument
-from ..command import command
+from ..command import CommandError, Status, command
 from ..dev.file_watch import Restarts
 from ..dev.first_load import FirstLoad
 from ..dev.project_modules import ProjectModules
 from ..dev.reloading import Reloader
-from ..errors import CommandError, Status
 from ..targets.loading import lifespan_errors, load_python, project_roots
 from ..targets.target import PythonTarget, code_of, read_target
 from ..terminal.output import note, set_up_logging

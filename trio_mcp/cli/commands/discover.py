@@ -11,8 +11,7 @@ import click
 from ...base.values import MASK, masked, masked_url
 from ...mcp_json import CommandServer, HostServer
 from ..arguments import json_option
-from ..command import command
-from ..errors import CommandError, Status
+from ..command import CommandError, Status, command
 from ..hosts import HOSTS, Host, Location, read_entries
 from ..terminal.output import note, show_json, show_table
 

@@ -19,10 +19,9 @@ from ...client import Client
 from ...errors import PeerError
 from ...session.calls.services import ONE_CLIENT
 from ..arguments import Seconds, TargetText, header_option, json_option
-from ..command import command, run_command
+from ..command import CommandError, Status, command, run_command
 from ..connecting import GIVE_HEADER, Connecting, configure_log, started, target_errors, wants_credentials
 from ..diagnosis import Check, machine_checks
-from ..errors import CommandError, Status
 from ..hosts import HOSTS, read_entries
 from ..targets.host_targets import target_of
 from ..targets.loading import load_python

@@ -10,10 +10,9 @@ from ...client import Client
 from ...session.options import CHARACTERS_PER_TOKEN
 from ...types import Prompt, Resource, ResourceTemplate, Tool
 from ..arguments import json_option
-from ..command import command
+from ..command import REFUSED, Status, command
 from ..connecting import Answering, Connecting, connects, use_server
 from ..diagnosis import Finding, find_problems, of_costs, of_dropped
-from ..errors import REFUSED, Status
 from ..terminal.output import show_json, show_lines, show_table
 from ..terminal.prompting import Prompting
 from .list import show_offers, usage

@@ -17,9 +17,8 @@ import click
 from ...base.values import shown_url
 from ...mcp_json import CommandServer, HostServer, UrlServer
 from ..arguments import Pair, header_option, json_option, target_argument
-from ..command import command, run_command
+from ..command import CommandError, Status, command, run_command
 from ..connecting import started
-from ..errors import CommandError, Status
 from ..hosts import HOSTS, Change, Host, as_member, read_for_change, scope_of, with_server
 from ..targets.loading import load_python
 from ..targets.logins import login_for

@@ -12,9 +12,8 @@ from ...base.values import printable
 from ...client import Client
 from ...types import JsonValue, Prompt, Resource, ResourceTemplate, Tool
 from ..arguments import json_option, signature
-from ..command import command
+from ..command import REFUSED, CommandError, Status, command
 from ..connecting import Answering, Connecting, connects, use_server
-from ..errors import REFUSED, CommandError, Status
 from ..terminal.output import note, rich_screen, show_json, show_lines
 from ..terminal.prompting import Prompting
 

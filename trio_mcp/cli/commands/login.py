@@ -20,9 +20,8 @@ from ...base.regular_files import MAX_CONFIGURATION, read_regular
 from ...base.values import shown_url
 from ...errors import AuthorizationErrorKind
 from ..arguments import WholeNumber, json_option
-from ..command import command, run_command
+from ..command import CommandError, Status, command, run_command, translate_errors
 from ..connecting import GIVE_HEADER
-from ..errors import CommandError, Status, translate_errors
 from ..targets.logins import LoginUrl, check_server_url
 from ..terminal.output import log_to_stderr, note, show_json, show_lines
 from ..terminal.prompting import Terminal

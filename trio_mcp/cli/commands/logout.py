@@ -8,8 +8,7 @@ from ... import auth
 from ...auth.client.logins import log_out
 from ...base.values import shown_url
 from ..arguments import json_option
-from ..command import command, run_command
-from ..errors import CommandError, Status, translate_errors
+from ..command import CommandError, Status, command, run_command, translate_errors
 from ..targets.logins import LoginUrl, check_server_url
 from ..terminal.output import log_to_stderr, note, show_json
 

@@ -9,9 +9,8 @@ import click
 from ...client import Client
 from ...types import GetPromptResult, PromptReference
 from ..arguments import Pair, check_once, complete_option, json_option, show_suggestions
-from ..command import command
+from ..command import REFUSED, CommandError, Status, command
 from ..connecting import Answering, Connecting, answers, connects, use_server
-from ..errors import REFUSED, CommandError, Status
 from ..terminal.messages import as_text
 from ..terminal.output import show_json, show_lines
 from ..terminal.prompting import Prompting

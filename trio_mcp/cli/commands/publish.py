@@ -14,8 +14,7 @@ import click
 
 from ...base.regular_files import MAX_CONFIGURATION, read_regular, replacing
 from ..arguments import TargetText, json_option
-from ..command import command
-from ..errors import CommandError, Status
+from ..command import CommandError, Status, command
 from ..targets.project import GITHUB, Project, needed, project_of
 from ..targets.target import code_of, read_target
 from ..terminal.output import note, show_json, show_lines

@@ -12,9 +12,8 @@ from ...base.values import one_line, printable
 from ...client import Client
 from ...types import BlobResourceContents, ReadResourceResult, ResourceTemplateReference, TextResourceContents
 from ..arguments import complete_option, json_option, show_suggestions
-from ..command import command
+from ..command import REFUSED, CommandError, Status, command
 from ..connecting import Answering, Connecting, answers, connects, use_server
-from ..errors import REFUSED, CommandError, Status
 from ..terminal.output import show_json
 from ..terminal.prompting import Prompting
 from .call import check_answers

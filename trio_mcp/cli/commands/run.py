@@ -8,8 +8,7 @@ import click
 
 from ...errors import Disconnected
 from ..arguments import Seconds, format_option, header_option, level_option, target_argument
-from ..command import command
-from ..errors import CommandError, Status
+from ..command import CommandError, Status, command
 from ..targets.loading import lifespan_errors, load_python
 from ..targets.target import PythonTarget, read_target
 from ..terminal.output import set_up_logging

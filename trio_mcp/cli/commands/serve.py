@@ -22,8 +22,7 @@ from ...server.running import run_process
 from ...session import SharedServer, find_transport
 from ...stores.opening import VARIABLE as STORE_VARIABLE, has_namespaces
 from ..arguments import Seconds, TargetText, UrlPath, WholeNumber, format_option, header_option, level_option
-from ..command import command
-from ..errors import CommandError, Status
+from ..command import CommandError, Status, command
 from ..targets.loading import lifespan_errors, load_python
 from ..targets.target import PythonTarget, Target, UrlTarget, read_target
 from ..terminal.output import set_up_logging

@@ -19,8 +19,7 @@ from ...stores import sqlite_upkeep
 from ...stores.opening import find_store, scheme_and_target
 from ...stores.upkeep import KindSummary, Sealings
 from ..arguments import json_option
-from ..command import command
-from ..errors import CommandError, Status
+from ..command import CommandError, Status, command
 from ..terminal.output import note, show_json, show_lines, show_table
 
 EXAMPLES = """\

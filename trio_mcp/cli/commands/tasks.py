@@ -10,9 +10,8 @@ from ...base.values import one_line
 from ...client import Client, ClientTask
 from ...types import CallToolResult, InputRequest, Task
 from ..arguments import json_option
-from ..command import command
+from ..command import REFUSED, CommandError, Status, command
 from ..connecting import Answering, Connecting, answers, connects, is_legacy, use_server
-from ..errors import REFUSED, CommandError, Status
 from ..terminal.messages import show_change, show_result
 from ..terminal.output import note, show_json, show_lines
 from ..terminal.prompting import Prompting, question_lines

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..command import command
-from ..errors import CommandError
+from ..command import CommandError, command
 from ..hosts import HOSTS, Host, read_for_change, without_server
 from .install import changes_file, host_argument, make
 

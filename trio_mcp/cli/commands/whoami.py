@@ -11,8 +11,7 @@ from ...auth.client.stored import Login
 from ...auth.uris import canonical, over_http
 from ...base.values import shown_url
 from ..arguments import json_option
-from ..command import command, run_command
-from ..errors import CommandError, Status, translate_errors
+from ..command import CommandError, Status, command, run_command, translate_errors
 from ..targets.logins import LoginUrl, check_server_url
 from ..terminal.output import note, show_json, show_table
 

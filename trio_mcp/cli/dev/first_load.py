@@ -15,7 +15,7 @@ from typing import Final
 import trio
 
 from ...server import Server
-from ..errors import CommandError
+from ..command import CommandError
 from ..targets.loading import WrongChoice
 from .file_watch import Restarts, watch
 from .project_modules import ProjectModules, Stamp, forget_lines

@@ -30,7 +30,7 @@ from ...base.groups import first_leaf
 from ...server import Server
 from ...server.lifespan import LIFESPAN_NOTE
 from ...server.replaceable import ReplaceableServer, Replacement
-from ..errors import CommandError
+from ..command import CommandError
 from .file_watch import Restarts, watch
 from .project_modules import ProjectModules, Stamp, forget_lines, stamp_of
 

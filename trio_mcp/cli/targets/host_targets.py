@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...mcp_json import CommandServer, FoundServer, UrlServer
-from ..errors import CommandError, Status
+from ..command import CommandError, Status
 from ..hosts import HOSTS, Host, read_entries
 from .target import CommandTarget, Target, UrlTarget
 

@@ -24,7 +24,7 @@ from ...server import Server
 from ...server.lifespan import LIFESPAN_NOTE
 from ...server.running import LOADS_ONLY, RunCalled
 from ...session.event_loop import asyncio_hint
-from ..errors import CommandError, Status
+from ..command import CommandError, Status
 from .target import PythonTarget, check_file, read_target, split_name
 
 # Which files are of the project of a server, and so may have the mistake that an error is about.

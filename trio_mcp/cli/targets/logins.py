@@ -9,7 +9,7 @@ import click
 
 from ... import auth
 from ...auth.uris import canonical, over_http
-from ..errors import CommandError
+from ..command import CommandError
 from .target import SCHEMES, UrlTarget, check_address
 
 if TYPE_CHECKING:

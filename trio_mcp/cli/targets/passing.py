@@ -16,7 +16,7 @@ from ...http.open_access import check_open, check_open_commands
 from ...relay import Connect, Proxy, proxy
 from ...relay.upstream import ASKS, ASKS_NOTHING, UNKNOWN
 from ...session import MessageChannel, as_message_channel
-from ..errors import CommandError, Status, status_of
+from ..command import CommandError, Status, status_of
 from .loading import load_python
 from .logins import login_for, stored_login_for
 from .target import CommandTarget, PythonTarget, Target, UrlTarget

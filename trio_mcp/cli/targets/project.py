@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from ...base.regular_files import MAX_CONFIGURATION, read_regular
 from ...protocol.sealing.request_state import KeyRing
-from ..errors import CommandError, Status
+from ..command import CommandError, Status
 
 GITHUB: Final = re.compile(r"https://github\.com/([^/]+)/([^/#?]+?)(\.git)?/?")
 REPOSITORY: Final = ("repository", "source", "source code", "github")

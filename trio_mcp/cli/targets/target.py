@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from ...base.values import shown_url
-from ..errors import CommandError, Status
+from ..command import CommandError, Status
 
 if TYPE_CHECKING:
     from ...mcp_json import OAuthClient

@@ -26,7 +26,7 @@ from ...types import (
     TextResourceContents,
     UnknownContent,
 )
-from ..errors import CommandError
+from ..command import CommandError
 from .output import is_terminal, note, rich_screen
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ...types import (
     PrimitiveSchemaDefinition,
     TextContent,
 )
-from ..errors import CommandError, Rejection
+from ..command import CommandError, Rejection
 from .fields import choice_lines, default_text, hint, number_hint, read_field
 from .messages import ProgressDisplay
 from .output import note

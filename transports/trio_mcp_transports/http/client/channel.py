@@ -37,7 +37,7 @@ from trio_mcp.session.transport import AnyAuth, HeaderSource
 
 from ...authorizing import end_retries, log_in_if_asked
 from ...background import open_background
-from ...credentials import open_credentials
+from ...connecting import open_credentials
 from ...httpx import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits, error_text, open_http, says_session_lost
 from ...sse.client import SseChannel
 from .exchange import HttpConnection, RequestExchange
