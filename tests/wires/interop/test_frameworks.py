@@ -106,12 +106,15 @@ print(asyncio.run(ask_with_{framework}(model, sys.argv[1])))
 BY_CLIENT = """
 import asyncio
 
-from trio_mcp import accept
+from trio_mcp import ClientGroup, accept
 
 
 async def main(url):
     async with Client.connect(url, on_elicit=lambda asked: accept(value=5)) as client:
         print(await ask_with_{framework}(model, client))
+    async with ClientGroup({{"one": url, "two": url}}) as group:
+        tools = [tool_for_{framework}(group, tool) for tool in await group.list_tools()]
+        assert [tool.name for tool in tools] == ["one_stock", "two_stock"]
 
 
 asyncio.run(main(sys.argv[1]))
