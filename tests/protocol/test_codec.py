@@ -493,6 +493,15 @@ def test_what_decides_how_a_result_is_read_is_never_left_out(odd: JsonObject) ->
         modern.decode_result("tools/call", {"content": [], **odd}, dropped=[])
 
 
+def test_a_result_of_structure_alone_has_no_content() -> None:
+    found = modern.decode_result("tools/call", {"structuredContent": {"a": 1}}, dropped=[])
+    assert isinstance(found, CallToolResult)
+    assert (found.content, found.structured_content) == ([], {"a": 1})
+    for odd in ({}, {"content": 5, "structuredContent": {"a": 1}}):
+        with pytest.raises(RemoteProtocolError, match=naming("result.content")):
+            modern.decode_result("tools/call", odd, dropped=[])
+
+
 def test_a_block_of_an_unknown_kind_keeps_its_members_and_one_of_a_known_kind_must_be_right() -> None:
     block: JsonObject = {"type": "video", "url": "https://a.example/v", "nested": {"n": None}}
     found = modern.decode_result("tools/call", {"content": [block]})

@@ -266,6 +266,10 @@ def no_warning_yet(monkeypatch: pytest.MonkeyPatch) -> None:
             f'"id":1,"result":{{"content":[{{"type":"text","text":"a{HALF}"}}]}}',
             {"content": [{"type": "text", "text": "a\ufffd"}]},
         ),
+        (
+            f'"id":1,"result":{{"tools":[{{"name":"a{HALF}","x":{{"uri":"{HALF}"}}}},{{"name":"b"}}],"uri":"b"}}',
+            {"tools": [{"name": None, "x": {"uri": None}}, {"name": "b"}], "uri": "b"},
+        ),
         (f'"id":1,"result":{{"structuredContent":{{"name":"{HALF}"}}}}', {"structuredContent": {"name": "\ufffd"}}),
         (f'"id":1,"result":{{"n":[{"1," * 1200}1],"t":"{HALF}"}}', {"n": [1] * 1201, "t": "\ufffd"}),
     ],

@@ -21,7 +21,7 @@ from ..base.values import make_tuple
 from ..errors import McpError, ProtocolError, RemoteProtocolError, without_traceback
 from ..types.base import JsonObject, JsonValue
 from .json_limits import DEFAULT_LIMITS, JsonLimits, Measure
-from .shown_text import dump_shown, replace_surrogates, warn_of_replaced
+from .shown_text import dump_shown, replace_surrogates, warn_of_replaced, without_broken_names
 from .strict_json import LoneSurrogate, dumps, has_surrogate, is_infinite_in, loads
 
 # Members of a message that nothing reads, and that a proxy passes on: those that JSON-RPC does not define, and empty ones.
@@ -476,7 +476,7 @@ def _shown(error: LoneSurrogate) -> JsonValue:
     if any(has_surrogate(str(shown.get(name))) for name in ("id", "method")):
         return None
     warn_of_replaced(error.why)
-    return shown
+    return {**shown, "result": without_broken_names(shown["result"])} if "result" in shown else shown
 
 
 def _is_infinite(value: JsonValue) -> bool:

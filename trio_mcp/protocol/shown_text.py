@@ -64,6 +64,21 @@ def _replace_in_member(name: str, value: JsonValue, kept: AbstractSet[str]) -> J
     return replace_surrogates(value, frozenset() if name in _FREE_DATA else kept)
 
 
+def without_broken_names(value: JsonValue, *, in_list: bool = False) -> JsonValue:
+    """Return a result whose lists have null for a name with a lone surrogate, so that a client drops that item alone.
+
+    Args:
+        value: what `replace_surrogates` returned: only names still have such surrogates.
+    """
+    if isinstance(value, str):
+        return None if in_list and SURROGATE.search(value) else value
+    if isinstance(value, list):
+        return [without_broken_names(each, in_list=True) for each in value]
+    if isinstance(value, dict):
+        return {name: without_broken_names(each, in_list=in_list) for name, each in value.items()}
+    return value
+
+
 def _unchanged(value: JsonValue, name: str) -> JsonValue:
     try:
         to_json(value)

@@ -280,6 +280,8 @@ def _without_unreadable(
         path, listed = f"{path}.{within}", listed._replace(within=None)
         return {**value, within: _without_unreadable(inner, holder, listed, path, written, dropped)}
     items = value.get(listed.member)
+    if listed.member not in value and "structuredContent" in value:
+        return {**value, listed.member: []}
     if not isinstance(items, list):
         return value
     validator = _item_validator(model, listed.field)
