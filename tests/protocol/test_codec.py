@@ -493,6 +493,22 @@ def test_what_decides_how_a_result_is_read_is_never_left_out(odd: JsonObject) ->
         modern.decode_result("tools/call", {"content": [], **odd}, dropped=[])
 
 
+@pytest.mark.parametrize("odd", [{}, {"capabilities": 5}, {"capabilities": "tools"}])
+def test_a_server_whose_capabilities_cannot_be_read_declares_none(odd: JsonObject) -> None:
+    dropped: list[Dropped] = []
+    said: JsonObject = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "s", "version": "1"}, **odd}
+    found = codec_for("2025-06-18").decode_result("initialize", said, dropped=dropped).wire()
+    assert found["capabilities"] == {}
+    assert [each.name for each in dropped] == ["capabilities"]
+
+
+def test_nothing_is_dropped_of_what_cannot_be_read_at_all() -> None:
+    dropped: list[Dropped] = []
+    with pytest.raises(RemoteProtocolError, match=naming("supportedVersions")):
+        modern.decode_result("server/discover", {"serverInfo": 5}, dropped=dropped)
+    assert dropped == []
+
+
 def test_a_result_of_structure_alone_has_no_content() -> None:
     found = modern.decode_result("tools/call", {"structuredContent": {"a": 1}}, dropped=[])
     assert isinstance(found, CallToolResult)

@@ -93,6 +93,9 @@ DECISIVE: Final = frozenset(("isError", "resultType"))
 
 NAMELESS: Final[JsonObject] = {"name": "", "version": ""}
 
+NEEDED: Final[Mapping[str | int, JsonObject]] = {"serverInfo": NAMELESS, "capabilities": {}}
+"""What takes the place of a member that a server says of itself and that has to be there."""
+
 
 def validated(
     model: type[M],
@@ -118,7 +121,7 @@ def validated(
         # Its traceback would refer to this frame: a cycle.
         found: object = error.with_traceback(None)
     validator = cast("SchemaValidator", model.__pydantic_validator__)
-    lost = dropped if model.__name__ in LOSSY else None
+    lost: list[Dropped] | None = [] if dropped is not None and model.__name__ in LOSSY else None
     listed = LISTS.get(model.__name__)
     if lost is not None and listed is not None and isinstance(value, dict):
         value = _without_unreadable(model, value, listed, path, written, lost)
@@ -128,6 +131,8 @@ def validated(
         found = _corrected(validator, value, found, lost)
     if isinstance(found, ValidationError):
         raise _invalid(found, value, path, written)
+    if dropped is not None and lost:
+        dropped += lost
     return cast("M", found)
 
 
@@ -237,7 +242,9 @@ def _left_out(value: JsonValue, path: Sequence[str | int]) -> JsonValue:
         return _with(value, step, _left_out(cast("Any", value)[step], rest))
     if step in NAMELESS:
         return _with(value, step, "")
-    return _with(value, step, NAMELESS) if step == "serverInfo" else _without(value, step)
+    if step in NEEDED:
+        return _with(value, step, NEEDED[step])
+    return _without(value, step)
 
 
 _LISTS_EXPECTED: Final = frozenset(("list_type", "iterable_type", "tuple_type"))
