@@ -24,6 +24,7 @@ from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUS
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.runtime import CancelReason, Limits, MemoryBudget
 from trio_mcp.session import ServiceOptions
+from trio_mcp.session.calls.directory import NOT_REACHED
 
 PARK_TTL = 600.0
 OPTIONS = ServiceOptions(keys=KEYS, actors=Limits(park_ttl=PARK_TTL))
@@ -164,14 +165,15 @@ class Machine:
                 self._check_result(sent.case, message["result"])
 
     def _hear_error(self, sent: Sent, error: Json) -> None:
-        sent.got = "busy" if error["code"] == SERVER_BUSY else "an error"
+        is_elsewhere = error["message"] == NOT_REACHED
+        sent.got = "busy" if error["code"] == SERVER_BUSY or is_elsewhere else "an error"
         if error.get("data") == {OUTCOME_UNKNOWN: True}:
             # A repeat may have come first, and its process may have ended.
             assert sent.case in self.repeated or "shutting down" in error["message"], (
                 f"the outcome of a first call is not known: {sent}"
             )
         elif error["code"] == INTERNAL_ERROR:
-            assert "cancelled" in error["message"], error
+            assert is_elsewhere or "cancelled" in error["message"], error
         else:
             assert error["code"] in (SERVER_BUSY, INVALID_PARAMS), error
 

@@ -53,7 +53,7 @@ async def test_a_leg_that_is_sent_to_both_runs_once(tmp_path: Path) -> None:
     async with pair(tmp_path) as (first, second, http, _):
         for _ in range(5):
             asked = await http.round(first.url, "order")
-            replies = []
+            replies: list[Any] = []
             async with trio.open_nursery() as nursery:
 
                 async def send(process: HttpProcess, asked: Any = asked, replies: list[Any] = replies) -> None:
