@@ -896,12 +896,15 @@ def test_an_awaited_call_runs_outside_of_a_test_function() -> None:
     assert trio.run(partial(MockClient().call, count_books, topic="a")).text == "3 about a"
 
 
+@pytest.mark.parametrize("is_named", [True, False], ids=["by its server", "by the environment"])
 async def test_a_store_in_a_file_is_not_opened(
-    era: str, tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    era: str, tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, is_named: bool
 ) -> None:
     monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
     file = tmp_path / "state.db"
-    server = Server("reports", options=ServiceOptions(store=str(file)))
+    if not is_named:
+        monkeypatch.setenv("TRIO_MCP_STORE", str(file))
+    server = Server("reports", options=ServiceOptions(store=str(file) if is_named else None))
 
     @server.tool(task=True, resume="replay")
     async def report(ctx: Context) -> str:

@@ -1,6 +1,6 @@
-"""One of several processes of a server over HTTP that share a SQLite file.
+"""One of several processes of a server over HTTP that share a store.
 
-shared_server.py http PORT; the file is in the directory `HOME_FOLDER`
+shared_server.py http PORT; `SHARED_STORE` names the store, by default a SQLite file in the directory `HOME_FOLDER`
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from trio_mcp import Context, Server, ServiceOptions
 
 HOME = Path(os.environ["HOME_FOLDER"])
 
-server = Server("shared", version="1", options=ServiceOptions(store=str(HOME / "state.db")))
+STORE = os.environ.get("SHARED_STORE") or str(HOME / "state.db")
+
+server = Server("shared", version="1", options=ServiceOptions(store=STORE))
 
 
 def act(what: str) -> str:

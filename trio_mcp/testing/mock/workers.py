@@ -26,11 +26,13 @@ LAST_LOOK = 1.0
 
 
 def without_file(server: Server) -> Server:
-    """Return the server with its state in memory, if its options name a store; one that is passed open is kept."""
-    # A test must neither need the keys of the deployment nor write into its file, and a fake clock does not wait for the threads
-    # that write.
+    """Return the server with its state in memory, unless its options have an open store."""
+    # A test must neither need the keys of the deployment nor write into its store, not even that of `TRIO_MCP_STORE`, and a fake
+    # clock does not wait for the threads that write.
     options = server.options
-    return server.with_options(replace(options, store=None)) if isinstance(options.store, str) else server
+    if isinstance(options.store, str | None):
+        return server.with_options(replace(options, store="memory:"))
+    return server
 
 
 class WorkerChannel(MessageChannel):
