@@ -7,15 +7,13 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
 import trio
 
-from ..base.groups import UnwrappedErrors
 from ..base.logs import RepeatedRecords, peer_logger
-from ..errors import ConfigurationError
 from ..storage import (
     Append,
     Change,
@@ -23,9 +21,7 @@ from ..storage import (
     Expect,
     Fenced,
     Forget,
-    Missed,
     NoSuchEvent,
-    Notice,
     Put,
     Record,
     Remove,
@@ -34,14 +30,11 @@ from ..storage import (
     notice_bytes,
 )
 from . import postgres_schema
-from .batches import Batches
-from .leases import LEASE_SECONDS, Leases, Renewal, running
-from .listening import Listening
-from .postgres_connection import Address, PostgresConnection, PostgresSubscription, Request, Row, Rows
+from .leased import LeasedStore, unusable
+from .leases import LEASE_SECONDS, Renewal
+from .listening import Subscription
+from .postgres_connection import Address, PostgresConnection, PostgresSubscription, Request, Row, Rows, check
 
-MOST_AT_ONCE: Final = 64
-MOST_BYTES: Final = 1024 * 1024
-"""What one transaction has at most, or one write if that is larger."""
 MOST_NUMBER: Final = 2**63 - 1
 SWEEP_SECONDS: Final = 5.0
 """How long until this process looks again for what has expired."""
@@ -49,7 +42,7 @@ SWEEP_SECONDS: Final = 5.0
 logger = peer_logger("trio_mcp.stores")
 
 
-class PostgresStore:
+class PostgresStore(LeasedStore[Request]):
     """Keeps records and logs in PostgreSQL; opened by `open_postgres`. Processes on several machines may use one database.
 
     A write that has returned survives whatever the database survives.
@@ -58,24 +51,13 @@ class PostgresStore:
         clock: the time of this machine in Unix seconds.
     """
 
-    durable = True
-
     def __init__(self, address: Address, clock: Callable[[], float]) -> None:
         self.address = address
         self._space = address.namespace
-        self._clock = clock
-        writer, reader, self._sweeper = (PostgresConnection(address) for _ in range(3))
-        self._lease_connection = PostgresConnection(address)
-        self.writes = Batches(address.name, writer.carried_out, writer.close, most=MOST_AT_ONCE, most_bytes=MOST_BYTES)
-        self.reads = Batches(address.name, reader.carried_out, reader.close, most=MOST_AT_ONCE)
-        self.leases = Leases(address.name, self._renew, self._leave, clock)
-        self._records = RepeatedRecords(logger)
+        self._sweeper = PostgresConnection(address)
         self._swept_at = time.monotonic()
-
-    @property
-    def lapses(self) -> int:
-        """How often this process was buried, like `Store.lapses`."""
-        return self.leases.lapses
+        self._records = RepeatedRecords(logger)
+        super().__init__(address.name, lambda: PostgresConnection(address), clock)
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes or none, like `Store.write`."""
@@ -111,26 +93,6 @@ class PostgresStore:
             raise NoSuchEvent(f"this log has no entry {after}")
         return [row[2] for row in rows if row[2] is not None]
 
-    async def join(self, node: str, about: bytes = b"") -> None:
-        """Say that this process lives under that name, like `SharedStore.join`."""
-        checked(node)
-        # In its turn behind the writes under the names before.
-        renewal = await self.writes.add(self._renewal({**self.leases.nodes, node: about}))
-        buried = cast("Renewal", renewal).buried
-        self.leases.note_buried(name for name in buried if name != node)
-        if node in buried:
-            raise Fenced(f"a process of the name {node!r:.80} was taken for dead: use another name")
-        self.leases.joined(node, about)
-
-    async def is_alive(self, node: str) -> bool:
-        """Return whether a process may still write, like `Store.is_alive`."""
-        return not await self.bury(node)
-
-    async def bury(self, node: str) -> bool:
-        """Take a process for dead whose lease has lapsed, like `SharedStore.bury`."""
-        ((is_dead,),) = await self._look_up(postgres_schema.BURY, checked(node), self.leases.may_bury(), False)
-        return bool(is_dead)
-
     async def nodes(self) -> Mapping[str, bytes]:
         """Return the living processes, like `SharedStore.nodes`."""
         return dict(await self._look_up(postgres_schema.NODES))
@@ -140,21 +102,6 @@ class PostgresStore:
         payload = base64.b64encode(notice_bytes(topic, content)).decode()
         # Behind the writes, which it may be about.
         await self.writes.add(Request(postgres_schema.NOTIFY, (self._channel, payload), same))
-
-    @asynccontextmanager
-    async def listen(self) -> AsyncGenerator[AsyncIterator[Notice | Missed]]:
-        """Return the notices from now on, like `SharedStore.listen`."""
-        listening = Listening(lambda: PostgresSubscription(self.address, self._channel))
-        with UnwrappedErrors():
-            async with trio.open_nursery() as nursery:
-                await nursery.start(listening.run)
-                try:
-                    yield listening
-                finally:
-                    listening.stop()
-
-    def __repr__(self) -> str:
-        return f"<PostgresStore {self.address.name} namespace={self.address.namespace!r} waiting={len(self.writes)}>"
 
     @property
     def _channel(self) -> str:
@@ -185,15 +132,20 @@ class PostgresStore:
         key, value, owner, expiry, version = row
         return Record(kind, key, value, owner, math.inf if expiry is None else expiry - self.leases.offset, version)
 
-    # in the thread of the leases
-
     def _renewal(self, nodes: Mapping[str, bytes]) -> Request:
-        arguments = (self._space, LEASE_SECONDS, list(nodes), list(nodes.values()))
+        arguments = (self._space, LEASE_SECONDS, [checked(node) for node in nodes], list(nodes.values()))
         return Request(postgres_schema.RENEW, arguments, renewal_of)
 
+    def _burial(self, node: str, *, may_bury: bool, is_own: bool) -> Request:
+        return Request(postgres_schema.BURY, (self._space, checked(node), may_bury, is_own), is_true)
+
+    def _subscribe(self) -> Subscription:
+        return PostgresSubscription(self.address, self._channel)
+
+    # in the thread of the leases
+
     def _renew(self, nodes: Mapping[str, bytes]) -> Renewal:
-        (outcome,) = self._lease_connection.carried_out([self._renewal(nodes)])
-        renewal = cast("Renewal", outcome.unwrap())
+        renewal = super()._renew(nodes)
         if time.monotonic() - self._swept_at > SWEEP_SECONDS:
             self._swept_at = time.monotonic()
             self._sweep()
@@ -210,23 +162,17 @@ class PostgresStore:
             self._records.log("a store cannot drop what has expired: %s", error)
 
     def _leave(self) -> None:
-        try:
-            for node in self.leases.nodes:
-                request = Request(postgres_schema.BURY, (self._space, node, False, True), same)
-                self._lease_connection.carried_out([request])[0].unwrap()
-        except StoreError as error:
-            logger.warning("the store does not know that this process has ended, and waits for its lease: %s", error)
+        super()._leave()
         self._records.close()
         self._sweeper.close()
-        self._lease_connection.close()
 
     def check_server(self) -> None:
         """Look at the server, and begin to count its time. Raises `ConfigurationError` if it cannot be used."""
-        self._lease_connection.check()
         try:
-            self.leases.renew()
+            check(self.address)
         except StoreError as error:
-            raise ConfigurationError(f"{error}. Start the server, or name another store") from None
+            raise unusable(error) from None
+        self.begin()
 
 
 def data_of(change: Change) -> Sequence[bytes]:
@@ -253,6 +199,11 @@ def checked(text: str) -> str:
 
 def same(rows: Rows) -> Rows:
     return rows
+
+
+def is_true(rows: Rows) -> bool:
+    ((value,),) = rows
+    return bool(value)
 
 
 def renewal_of(rows: Rows) -> Renewal:
@@ -287,5 +238,5 @@ async def open_postgres(target: str, *, clock: Callable[[], float] = time.time) 
     """
     store = PostgresStore(address_of(target), clock)
     await trio.to_thread.run_sync(store.check_server)
-    async with running(store.leases, store.writes, store.reads):
+    async with store.running():
         yield store

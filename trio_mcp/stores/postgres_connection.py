@@ -118,7 +118,7 @@ class PostgresConnection:
         self._before: tuple[int, datetime] | None = None
         """The process of the server behind the last connection, and when it was started."""
 
-    def carried_out(self, requests: Sequence[Request]) -> Outcomes:
+    def carried_out(self, requests: Sequence[Request], /) -> Outcomes:
         """Carry out requests in one transaction, and return their results.
 
         What certainly was not carried out, because the server takes no writes, is tried once more over a new connection.
@@ -209,15 +209,6 @@ class PostgresConnection:
         ).fetchone()
         self._before = None if row is None else (row[0], row[1])
 
-    def check(self) -> None:
-        """Connect for the first time. Raises `ConfigurationError` if the server cannot be used."""
-        try:
-            connection = connect(self._address)
-        except StoreError as error:
-            raise ConfigurationError(f"{error}. Start the server, or name another store") from None
-        with contextlib.closing(connection):
-            check_server(connection, self._name)
-
     def close(self) -> None:
         """Close the connection."""
         self._drop()
@@ -226,6 +217,12 @@ class PostgresConnection:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def check(address: Address) -> None:
+    """Connect for the first time. Raises `StoreError` or `ConfigurationError` if the server cannot be used."""
+    with contextlib.closing(connect(address)) as connection:
+        check_server(connection, address.name)
 
 
 def check_server(connection: LimitedConnection, name: str) -> None:

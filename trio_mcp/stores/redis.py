@@ -6,15 +6,13 @@ import hashlib
 import math
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import trio
 from outcome import Error, capture
 
-from ..base.groups import UnwrappedErrors
 from ..base.logs import peer_logger
 from ..errors import ConfigurationError
 from ..storage import (
@@ -24,9 +22,7 @@ from ..storage import (
     Expect,
     Fenced,
     Forget,
-    Missed,
     NoSuchEvent,
-    Notice,
     Put,
     Record,
     Remove,
@@ -35,14 +31,12 @@ from ..storage import (
     notice_bytes,
 )
 from . import redis_scripts
-from .batches import Batches, Outcomes
-from .leases import LEASE_SECONDS, Leases, Renewal, running
-from .listening import Listening
+from .batches import Outcomes
+from .leased import LeasedStore, unusable
+from .leases import LEASE_SECONDS, Renewal
+from .listening import Subscription
 from .redis_connection import Address, Argument, Command, RedisConnection, RedisSubscription
 
-MOST_AT_ONCE: Final = 64
-MOST_BYTES: Final = 1024 * 1024
-"""What one pipeline has at most, or one write if that is larger."""
 MOST_NUMBER: Final = 2**53
 """Numbers of entries are exact up to this one in a script."""
 LEAST_VERSION: Final = {"redis": 7, "valkey": 8}
@@ -57,7 +51,7 @@ class Request(NamedTuple):
     result: Callable[[object], object]
 
 
-class RedisStore:
+class RedisStore(LeasedStore[Request]):
     """Keeps records and logs in Redis; opened by `open_redis`. Processes on several machines may use one server.
 
     A write that has returned survives the end of this process, and that of the server as far as its persistence goes.
@@ -66,26 +60,9 @@ class RedisStore:
         clock: the time of this machine in Unix seconds.
     """
 
-    durable = True
-
     def __init__(self, address: Address, clock: Callable[[], float]) -> None:
         self.address = address
-        self.prefix = address.prefix
-        self._clock = clock
-        writer, reader = RedisConnection(address), RedisConnection(address)
-        self.writes = self._batches(writer)
-        self.reads = self._batches(reader)
-        self._lease_connection = RedisConnection(address)
-        self.leases = Leases(address.name, self._renew, self._leave, clock)
-
-    def _batches(self, connection: RedisConnection) -> Batches[Request]:
-        work = partial(carried_out, connection)
-        return Batches(self.address.name, work, connection.close, most=MOST_AT_ONCE, most_bytes=MOST_BYTES)
-
-    @property
-    def lapses(self) -> int:
-        """How often this process was buried, like `Store.lapses`."""
-        return self.leases.lapses
+        super().__init__(address.name, lambda: RedisRequests(address), clock)
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes or none, like `Store.write`."""
@@ -99,7 +76,7 @@ class RedisStore:
 
     async def read(self, kind: str, key: str) -> Record | None:
         """Return a record, like `Store.read`."""
-        name = self.prefix + redis_scripts.name_of("r", *encoded(kind, key))
+        name = self.address.prefix + redis_scripts.name_of("r", *encoded(kind, key))
         v, x, o, d = cast("list[bytes | None]", await self._look_up(b"HMGET", name, b"v", b"x", b"o", b"d"))
         return None if v is None else self._record(kind, key, v, cast("bytes", x), cast("bytes", o), cast("bytes", d))
 
@@ -120,26 +97,6 @@ class RedisStore:
             raise NoSuchEvent(f"this log has no entry {after}")
         return cast("list[bytes]", found)
 
-    async def join(self, node: str, about: bytes = b"") -> None:
-        """Say that this process lives under that name, like `SharedStore.join`."""
-        encoded(node)
-        # In its turn behind the writes under the names before.
-        answer = await self.writes.add(Request(self._renewal({**self.leases.nodes, node: about}), same))
-        buried = buried_in(answer)
-        self.leases.note_buried(name for name in buried if name != node)
-        if node in buried:
-            raise Fenced(f"a process of the name {node!r:.80} was taken for dead: use another name")
-        self.leases.joined(node, about)
-
-    async def is_alive(self, node: str) -> bool:
-        """Return whether a process may still write, like `Store.is_alive`."""
-        return not await self.bury(node)
-
-    async def bury(self, node: str) -> bool:
-        """Take a process for dead whose lease has lapsed, like `SharedStore.bury`."""
-        may_bury = b"1" if self.leases.may_bury() else b"0"
-        return await self._look_up(*self._script(redis_scripts.BURY, *encoded(node), may_bury)) == 1
-
     async def nodes(self) -> Mapping[str, bytes]:
         """Return the living processes, like `SharedStore.nodes`."""
         found = cast("list[bytes]", await self._look_up(*self._script(redis_scripts.NODES)))
@@ -151,30 +108,15 @@ class RedisStore:
         # Behind the writes, which it may be about.
         await self.writes.add(Request((b"PUBLISH", self._channel, data), same))
 
-    @asynccontextmanager
-    async def listen(self) -> AsyncGenerator[AsyncIterator[Notice | Missed]]:
-        """Return the notices from now on, like `SharedStore.listen`."""
-        listening = Listening(lambda: RedisSubscription(self.address, self._channel))
-        with UnwrappedErrors():
-            async with trio.open_nursery() as nursery:
-                await nursery.start(listening.run)
-                try:
-                    yield listening
-                finally:
-                    listening.stop()
-
-    def __repr__(self) -> str:
-        return f"<RedisStore {self.address.name} namespace={self.address.namespace!r} waiting={len(self.writes)}>"
-
     @property
     def _channel(self) -> bytes:
-        return self.prefix + b"notices"
+        return self.address.prefix + b"notices"
 
     async def _look_up(self, *command: Argument) -> object:
         return await self.reads.add(Request(command, same))
 
     def _script(self, script: str, *arguments: Argument) -> Command:
-        return (b"EVALSHA", digest(script), 1, self.prefix, *arguments)
+        return (b"EVALSHA", digest(script), 1, self.address.prefix, *arguments)
 
     def _arguments(self, change: Change) -> Sequence[Argument]:
         match change:
@@ -202,37 +144,26 @@ class RedisStore:
     def _record(self, kind: str, key: str, version: bytes, expiry: bytes, owner: bytes, value: bytes) -> Record:
         return Record(kind, key, value, owner.decode(), float(expiry) - self.leases.offset, int(version))
 
-    # in the thread of the leases
+    def _renewal(self, nodes: Mapping[str, bytes]) -> Request:
+        said = [each for node, about in nodes.items() for each in (*encoded(node), about)]
+        return Request(self._script(redis_scripts.RENEW, round(LEASE_SECONDS * 1000), *said), renewal_of)
 
-    def _renewal(self, nodes: Mapping[str, bytes]) -> Command:
-        said = [each for node, about in nodes.items() for each in (node.encode(), about)]
-        return self._script(redis_scripts.RENEW, round(LEASE_SECONDS * 1000), *said)
+    def _burial(self, node: str, *, may_bury: bool, is_own: bool) -> Request:
+        how = b"own" if is_own else b"1" if may_bury else b"0"
+        return Request(self._script(redis_scripts.BURY, *encoded(node), how), bool)
 
-    def _renew(self, nodes: Mapping[str, bytes]) -> Renewal:
-        answer = self._ask(self._renewal(nodes))
-        return Renewal(cast("list[int]", answer)[0] / 1000, buried_in(answer))
-
-    def _leave(self) -> None:
-        try:
-            for node in self.leases.nodes:
-                self._ask(self._script(redis_scripts.BURY, node.encode(), b"own"))
-        except StoreError as error:
-            logger.warning("the store does not know that this process has ended, and waits for its lease: %s", error)
-        self._lease_connection.close()
-
-    def _ask(self, command: Command) -> object:
-        (answer,) = carried_out(self._lease_connection, [Request(command, same)])
-        return answer.unwrap()
+    def _subscribe(self) -> Subscription:
+        return RedisSubscription(self.address, self._channel)
 
     def check_server(self) -> None:
         """Look at the server, and begin to count its time. Raises `ConfigurationError` if it cannot be used."""
         try:
-            info = information(cast("bytes", self._ask((b"INFO",))))
-            self.leases.renew()
+            info = information(self._ask(Request((b"INFO",), same)))
         except StoreError as error:
-            raise ConfigurationError(f"{error}. Start the server, or name another store") from None
+            raise unusable(error) from None
         for problem in problems_of(info, self.address.name):
             logger.warning("%s", problem)
+        self.begin()
 
 
 def problems_of(info: Mapping[str, str], name: str) -> list[str]:
@@ -255,23 +186,30 @@ def problems_of(info: Mapping[str, str], name: str) -> list[str]:
     return problems
 
 
-def information(answer: bytes) -> dict[str, str]:
+def information(answer: object) -> dict[str, str]:
     """Return what INFO says."""
-    return dict(re.findall(r"^(\w+):(.*?)\r?$", answer.decode(errors="replace"), re.MULTILINE))
+    return dict(re.findall(r"^(\w+):(.*?)\r?$", cast("bytes", answer).decode(errors="replace"), re.MULTILINE))
 
 
-def carried_out(connection: RedisConnection, requests: Sequence[Request]) -> Outcomes:
-    """Send requests as one pipeline, and return their results."""
-    answers = connection.exchange([request.command for request in requests])
-    return [
-        Error(answer) if isinstance(answer, StoreError) else capture(request.result, answer)
-        for request, answer in zip(requests, answers, strict=True)
-    ]
+class RedisRequests:
+    """A connection that makes the results of requests from the answers to their commands."""
+
+    def __init__(self, address: Address) -> None:
+        self._connection = RedisConnection(address)
+        self.close = self._connection.close
+
+    def carried_out(self, requests: Sequence[Request], /) -> Outcomes:
+        """Send requests as one pipeline, and return their results. Raises `StoreError`, as `RedisConnection.exchange` does."""
+        answers = self._connection.exchange([request.command for request in requests])
+        return [
+            Error(answer) if isinstance(answer, StoreError) else capture(request.result, answer)
+            for request, answer in zip(requests, answers, strict=True)
+        ]
 
 
-def buried_in(answer: object) -> list[str]:
-    """Return the processes that were buried of those whose leases were to be renewed."""
-    return [node.decode() for node in cast("list[bytes]", answer)[1:]]
+def renewal_of(answer: object) -> Renewal:
+    now, *buried = cast("list[Any]", answer)
+    return Renewal(now / 1000, [node.decode() for node in buried])
 
 
 def same(answer: object) -> object:
@@ -320,7 +258,7 @@ async def open_redis(target: str, *, clock: Callable[[], float] = time.time) -> 
     """
     store = RedisStore(address_of(target), clock)
     await trio.to_thread.run_sync(store.check_server)
-    async with running(store.leases, store.writes, store.reads):
+    async with store.running():
         yield store
 
 

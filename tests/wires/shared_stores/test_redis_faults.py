@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 import trio
-from store_servers import RedisServer, redis_server
+from certificates import make_certificate
+from store_servers import RedisServer, free_port, redis_server
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.request_state import KeyRing
@@ -26,6 +30,7 @@ from trio_mcp.storage import (
     Record,
     Remove,
     SharedStore,
+    StoreConflict,
     StoreError,
     StoreFull,
     StoreTimeout,
@@ -146,6 +151,19 @@ async def test_a_server_without_a_store_takes_that_of_the_environment(
         assert not store.durable
 
 
+async def test_a_server_is_reached_over_tls_or_over_a_socket(tmp_path: Path) -> None:
+    pem = str(make_certificate(tmp_path / "localhost.pem"))
+    port, path = free_port(), tmp_path / "redis.sock"
+    files = ("--tls-cert-file", pem, "--tls-key-file", pem, "--tls-ca-cert-file", pem)
+    with redis_server("--tls-port", str(port), "--tls-auth-clients", "no", *files, "--unixsocket", str(path)):
+        for url in (f"rediss://localhost:{port}/0?ssl_ca_certs={pem}", f"unix://{path}"):
+            async with open_store(url, KEYS, MemoryBudget(), "travel") as store:
+                await store.write([Remove("thing", "a"), thing("a")])
+        with pytest.raises(ConfigurationError):
+            async with open_redis(f"rediss://localhost:{port}/0"):
+                pass
+
+
 # while it runs
 
 
@@ -201,6 +219,69 @@ async def test_a_server_that_was_killed_fails_writes_until_it_is_back_and_then_t
         # Nothing was sent over a connection that the server had closed, so that this is made at once.
         await store.write([thing("b")])
         assert await store.read("thing", "b") is not None
+
+
+async def test_a_server_that_appends_to_a_file_loses_nothing_when_it_is_killed() -> None:
+    with redis_server("--appendonly", "yes") as server:
+        async with opened(server) as store:
+            await store.write([thing("a")])
+            await store.join("here")
+            server.stop()
+            server.start()
+            assert await store.read("thing", "a") is not None
+            with pytest.raises(StoreConflict):
+                await store.write([thing("a")])
+
+
+class Loading(threading.Thread):
+    """A server that loads its data: it refuses each command after those of the connection, for so many connections."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.refusals = refusals
+        self.commands: list[bytes] = []
+
+    def run(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rwb") as stream:
+                self.serve(stream)
+
+    def serve(self, stream: IO[bytes]) -> None:
+        while line := stream.readline():
+            words = []
+            for _ in range(int(line[1:])):
+                words.append(stream.read(int(stream.readline()[1:])))
+                stream.readline()
+            if words[0] == b"GET":
+                self.commands.append(words[1])
+                if self.refusals:
+                    self.refusals -= 1
+                    stream.write(b"-LOADING Redis is loading the dataset in memory\r\n")
+                    stream.flush()
+                    return
+            stream.write(b":1\r\n" if words[0] == b"CLIENT" and words[1] == b"ID" else b"+OK\r\n")
+            stream.flush()
+
+
+@pytest.mark.parametrize("refusals", [1, 2])
+def test_commands_that_a_server_refuses_because_it_loads_its_data_are_sent_once_more(refusals: int) -> None:
+    server = Loading(refusals)
+    server.start()
+    connection = redis_connection.RedisConnection(redis_connection.Address(server.url))
+    answers = connection.exchange([(b"GET", b"a"), (b"GET", b"b")])
+    connection.close()
+    server.listener.close()
+    if refusals == 1:
+        assert answers == [b"OK", b"OK"]
+    else:
+        assert [type(answer) for answer in answers] == [StoreError, StoreError]
+    assert server.commands == ([b"a", b"a", b"b"] if refusals == 1 else [b"a", b"a"])
 
 
 async def test_scripts_that_the_server_has_forgotten_are_loaded_again(server: RedisServer) -> None:
