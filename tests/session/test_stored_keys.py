@@ -209,6 +209,24 @@ async def test_a_repeat_that_waits_goes_on_with_the_call_when_its_process_ends(
     assert shop.done == ["charge", "ship"]
 
 
+async def test_a_repeat_that_has_waited_until_the_key_is_forgotten_runs_nothing(
+    shop: Shop, era: type[Legacy], mock_clock: MockClock
+) -> None:
+    """Its process stood still meanwhile."""
+    async with process(shop, era) as first, process(shop, era) as second:
+        await first.call("pay")
+        await wait_all_tasks_blocked()
+        await second.call("pay", first.node)
+        await wait_all_tasks_blocked()
+        shop.hold.set()
+        assert await first.text() == "paid 1"
+        (place,) = [place for place in shop.disk.records if place[0] == KEY_KIND]
+        del shop.disk.records[place]
+        mock_clock.jump(1000)
+        assert (await second.player.error())["code"] == SERVER_BUSY
+    assert shop.done == ["pay"]
+
+
 async def test_no_repeat_is_waited_for_whose_client_has_gone(
     shop: Shop, era: type[Legacy], autojump_clock: MockClock
 ) -> None:

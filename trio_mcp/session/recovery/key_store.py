@@ -338,24 +338,26 @@ class KeyStore:
             await trio.sleep(LOOK_SECONDS)
 
     async def _adopt(self, key: CallKey, mine: StoredKey) -> Claim | StoredKey:
-        record, is_adopted = FencedRecord(self._store, KEY_KIND, key.digest.hex()), False
-        stored = await self.read(record.key)
-        if stored is not None:
-            known = StoredKey.decode(stored.value)
-            if known.request != mine.request:
-                raise other_request()
-            if known.is_over:
-                return known
-            if known.node == self._node:
-                # A call that runs here, and a record that is not settled, are found before.
-                return known._replace(is_over=True)
-            if known.node and await self._store.is_alive(known.node):
-                raise RunsElsewhere(STILL_RUNS)
-            record.version, record.value, is_adopted = stored.version, stored.value, not known.is_unused
-        claim = Claim(self, key, record, is_adopted=is_adopted)
+        stored = await self.read(key.digest.hex())
+        if stored is None:
+            # Its time is over, perhaps while this process stood still: the call may have run.
+            raise LimitExceeded(STILL_RUNS)
+        known = StoredKey.decode(stored.value)
+        if known.request != mine.request:
+            raise other_request()
+        if known.is_over:
+            return known
+        if known.node == self._node:
+            # A call that runs here, and a record that is not settled, are found before.
+            return known._replace(is_over=True)
+        if known.node and await self._store.is_alive(known.node):
+            raise RunsElsewhere(STILL_RUNS)
+        record = FencedRecord(self._store, KEY_KIND, stored.key, version=stored.version, value=stored.value)
+        claim = Claim(self, key, record, is_adopted=not known.is_unused)
         try:
             await self._put_claim(claim, mine)
         except StoreConflict:
+            # Another repeat was faster.
             raise RunsElsewhere(STILL_RUNS) from None
         return claim
 
