@@ -136,6 +136,18 @@ async def test_a_client_that_never_reaches_the_process_of_its_call_gets_an_error
         assert await first.text(yes(asked, first)) == "accept"
 
 
+async def test_a_client_that_comes_back_much_later_is_asked_to_try_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    form = Form()
+    async with AsyncExitStack() as stack:
+        (_, first), (_, second) = [await form.process(stack) for _ in range(2)]
+        asked = await first.round(first.leg("fill"))
+        for _ in range(3):
+            assert (await second.error(yes(asked, second)))["code"] == SERVER_BUSY
+            await trio.sleep(100)
+
+
 async def test_a_parked_call_is_lost_with_its_process() -> None:
     form = Form()
     async with AsyncExitStack() as stack:

@@ -148,6 +148,9 @@ class CallDirectory(Generic[C, E]):
 UNREACHED_SECONDS: Final = 10.0
 """For how long the requests for one leg are refused as busy."""
 
+COME_BACK_SECONDS: Final = 60.0
+"""After this time without the error that ends the attempts, a request counts as the first one."""
+
 MOST_LEGS: Final = 1000
 """Legs that are remembered; of an older one the time begins again."""
 
@@ -174,6 +177,8 @@ class Unreached:
         """Return the error for a request: one that asks to send it again, or, after `UNREACHED_SECONDS`, one that does not."""
         now = trio.current_time()
         since = self._since.setdefault((call_id, leg), now)
+        if now - since > COME_BACK_SECONDS:
+            since = self._since[call_id, leg] = now
         if now - since > UNREACHED_SECONDS:
             del self._since[call_id, leg]
             return RequestTimeout(NOT_REACHED)
