@@ -35,12 +35,16 @@ class Body(httpx2.AsyncByteStream):
         self.events = list[str]()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
+        try:
+            for piece in self._pieces:
+                await asyncio.sleep(0)
+                yield piece
+            self.events.append("begun")
+            if self._hangs:
+                await asyncio.sleep(BOUND)
+        finally:
             await asyncio.sleep(0)
-            yield piece
-        self.events.append("begun")
-        if self._hangs:
-            await asyncio.sleep(BOUND)
+            self.events.append("left")
 
     async def aclose(self) -> None:
         await asyncio.sleep(0)
@@ -114,7 +118,7 @@ def test_a_response_over_the_limit_is_closed_on_asyncio(run: Callable[..., None]
             assert (await caller.call_tool("list_pets")).is_error
 
     run(main)
-    assert body.events == ["closed"]
+    assert body.events == ["left", "closed"]
 
 
 @RUNS
@@ -130,4 +134,4 @@ def test_a_cancelled_call_closes_its_response_on_asyncio(run: Callable[..., None
             nursery.cancel_scope.cancel()
 
     run(main)
-    assert body.events == ["begun", "closed"]
+    assert body.events == ["begun", "left", "closed"]

@@ -6,14 +6,19 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
 from asgi_peer import modern_request
 from asyncio_peer import Peer, call, post, run, shop, until
+from peer import hello
 
-from trio_mcp import Context, Server, configure_logging
+from trio_mcp import Context, Server, ServiceOptions, configure_logging
+from trio_mcp.protocol.revisions import NEWEST_LEGACY
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.loop_turn import TURN
+from trio_mcp.session.event_loop import HOME
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
 
@@ -246,3 +251,79 @@ def test_a_request_on_asyncio_is_in_the_access_log() -> None:
     run(lambda: main(log))
     assert log.getvalue().count("POST") == 2
     assert log.getvalue().count(" 200 ") == 2
+
+
+def test_calls_that_were_answered_keep_no_memory() -> None:
+    async def main() -> None:
+        app = asgi_app(shop())
+        async with app.lifespan():
+            assert (await call("count").request(app))[0] == 200
+            before = app.service.statistics().memory
+            for _ in range(3):
+                assert (await call("count").request(app))[0] == 200
+            assert app.service.statistics().memory == before
+
+    run(main)
+
+
+def test_a_stream_whose_client_leaves_asks_no_more_for_its_credentials() -> None:
+    async def main() -> None:
+        app = asgi_app(shop(), authenticate=known)
+        async with app.lifespan():
+            body, headers = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+            peer = post(body, headers)
+            task = asyncio.create_task(peer.serve(app))
+            await until(lambda: len(peer.answered) > 1)
+            assert "waiting until credentials expire" in names()
+            peer.leave()
+            await task
+            await until(lambda: "waiting until credentials expire" not in names())
+
+    def names() -> set[str]:
+        return {task.get_name() for task in asyncio.all_tasks()}
+
+    run(main)
+
+
+def test_a_server_that_a_function_of_a_client_calls_runs_its_own_functions_on_trio() -> None:
+    server, homes = Server("shop"), list[object]()
+
+    @server.tool
+    async def look() -> None:
+        homes.append(HOME.get())
+
+    async def main() -> None:
+        app = asgi_app(server)
+        async with app.lifespan():
+            assert app.residence is not None
+            # As in a function of a client that was opened on asyncio.
+            HOME.set(app.residence.guest)
+            assert (await call("look").request(app))[0] == 200
+            assert (await call("look", pieces=2).request(app))[0] == 200
+
+    run(main)
+    assert homes == [None, None]
+
+
+def test_a_legacy_session_that_outlives_the_process_is_stored_before_it_is_answered(tmp_path: Path) -> None:
+    server = Server("shop", options=ServiceOptions(store=str(tmp_path / "state.db"), keys=KeyRing.random()))
+
+    @server.tool
+    async def count() -> int:
+        return 3
+
+    async def main() -> None:
+        app = asgi_app(server)
+        async with app.lifespan():
+            opening = post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello(NEWEST_LEGACY)}, {})
+            assert (await opening.request(app))[0] == 200
+            session = dict(opening.answered[0]["headers"])[b"mcp-session-id"].decode()
+            counting = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "count", "arguments": {}}}
+            headers = {"mcp-session-id": session, "mcp-protocol-version": NEWEST_LEGACY}
+            assert (await post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers).request(app))[
+                0
+            ] == 202
+            status, body = await post(counting, headers).request(app)
+            assert (status, b'"text":"3"' in body) == (200, True)
+
+    run(main)

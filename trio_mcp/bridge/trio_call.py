@@ -110,13 +110,11 @@ async def wait_through_cancels(future: asyncio.Future[None], on_cancel: Callable
     while not future.done():
         # A cancel of the task cancels what it awaits: this one, which costs less than `asyncio.shield`.
         waiter: asyncio.Future[None] = future.get_loop().create_future()
-        wake = partial(settle, waiter)
-        future.add_done_callback(wake)
+        future.add_done_callback(partial(settle, waiter))
         try:
             await waiter
         except asyncio.CancelledError as error:  # noqa: ASYNC103  it is raised when the future is done
             cancelled = cancelled or error
-            future.remove_done_callback(wake)
             if on_cancel is not None:
                 on_cancel()
     try:
