@@ -202,6 +202,7 @@ def test_a_stream_ends_when_its_credentials_are_no_longer_accepted() -> None:
             callers.clear()
             await task
             assert not peer.answered[-1]["more_body"]
+            await until(lambda: not len(app.service.subscriptions))
         assert {each.get_name() for each in asyncio.all_tasks()} <= {
             asyncio.current_task().get_name(),  # type: ignore[union-attr]
             "Trio as the guest of this event loop",
