@@ -19,7 +19,7 @@ from trio_mcp import CancelReason, Context, HttpRequest, HttpResponse, Server
 from trio_mcp.protocol.revisions import OUTCOME_UNKNOWN
 from trio_mcp_transports.asgi.access import read_headers
 from trio_mcp_transports.http import asgi_app
-from trio_mcp_transports.http.server.entrance import Entrance
+from trio_mcp_transports.http.server.entrance import ServedApp
 
 BODY_LIMIT = 10_000
 
@@ -426,7 +426,7 @@ async def test_a_preflight_needs_no_credentials_and_an_origin_that_may_call() ->
 async def test_what_is_added_to_every_response_is_added_to_streams_and_refusals_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Entrance, "_headers", lambda *_: [(b"x-added", b"1")])
+    monkeypatch.setattr(ServedApp, "_headers", lambda *_: [(b"x-added", b"1")])
     server = Server("shop")
 
     @server.tool

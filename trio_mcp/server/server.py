@@ -61,7 +61,7 @@ call_logger = logging.getLogger("trio_mcp.calls")
 
 NO_ASGI_APP = (
     "a trio_mcp Server is not an ASGI application: write `from trio_mcp_transports.http import asgi_app` and "
-    "`app = asgi_app(server)`, and serve that: `hypercorn -k trio module:app`"
+    "`app = asgi_app(server)`, and serve that: `hypercorn -k trio module:app`, or `uvicorn module:app`"
 )
 
 
