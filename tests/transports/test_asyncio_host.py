@@ -154,6 +154,26 @@ def test_a_failure_of_trio_ends_requests_with_503_and_the_next_one_starts_it_aga
     run(main)
 
 
+def test_a_failure_of_trio_ends_requests_whose_callers_are_not_known_yet_with_503() -> None:
+    async def crash() -> None:
+        raise ValueError("bug")
+
+    async def authenticate(_headers: Mapping[str, str]) -> str:
+        trio.lowlevel.spawn_system_task(crash)
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def main() -> None:
+        app = asgi_app(shop(), authenticate=authenticate)
+        failing = call("count")
+        with pytest.raises(RuntimeError):
+            await failing.request(app)
+        assert failing.answered[0]["status"] == 503
+        await until(lambda: current_guest() is None)
+
+    run(main)
+
+
 def test_a_lifespan_that_is_handed_over_serves_in_its_block() -> None:
     async def main() -> None:
         app = asgi_app(shop())
