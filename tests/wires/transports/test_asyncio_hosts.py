@@ -120,6 +120,19 @@ async def test_a_mounted_server_uses_the_pool_of_its_host(kind: str, mode: str) 
         assert host.notes == ["server started", "server ended, pool open", "host ended"]
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no SIGUSR1")
+@pytest.mark.parametrize("kind", ["lazy", "handed"])
+async def test_the_signal_that_logs_what_runs_does_not_end_the_host(kind: str) -> None:
+    async with hosted(kind) as (host, url):
+        async with Client.connect(url, on_elicit=lambda _asked: accept(value=2)) as client:
+            assert (await client.call_tool("buy")).text == "2 of open"
+            for _ in range(2):
+                host.process.send_signal(signal.SIGUSR1)
+                assert (await client.call_tool("buy")).text == "2 of open"
+        host.process.send_signal(signal.SIGTERM)
+        await host.noted("host ended")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("kind", ["lazy", "handed"])
 async def test_a_signal_ends_calls_and_open_streams_and_the_server_before_the_pool(
