@@ -20,11 +20,11 @@ from ...errors import (
     RemoteProtocolError,
 )
 from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
-from ...runtime import CALL_OVER_MESSAGE, Actor, CancelReason, Journal, Lane, Outcome, Returned, Slot
+from ...runtime import CALL_OVER_MESSAGE, Actor, CancelReason, Journal, Lane, Outcome, Slot
 from ...types import ClientCapabilities, Model
 from ...types.capabilities import lacks
 from .. import calls
-from ..replies import LegOutcome, ReplyTarget
+from ..replies import ReplyTarget
 from .call import Call, Plan
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
@@ -58,6 +58,8 @@ class CallByRequests(Call[PendingAsks]):
     """
 
     __slots__ = ()
+
+    next_process_answers = True
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -225,12 +227,6 @@ class CallByRequests(Call[PendingAsks]):
             for notice in self._origin.abandoned(self):
                 self.post(notice)
         super()._on_actor_done(actor, outcome)
-
-    def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
-        # The next process answers. The client, whose response ends without one, asks there for the rest.
-        if not isinstance(outcome, Returned) and self.continues_elsewhere:
-            return None
-        return super()._leg_outcome(outcome)
 
     # requests
 

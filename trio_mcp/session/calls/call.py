@@ -191,6 +191,9 @@ class Call(ABC, Generic[OriginT_co]):
         """The name of the tool, prompt or resource that it calls."""
         return self._plan.target
 
+    next_process_answers: ClassVar[bool] = False
+    """Whether the next process answers a call that continues there; its client asks for the rest of a response without one."""
+
     on_quiescent: ClassVar[Callable[..., None] | None] = None
     """Called when the last lane begins to wait for an answer; None for calls that do nothing then."""
 
@@ -445,6 +448,8 @@ class Call(ABC, Generic[OriginT_co]):
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
         """Return what to answer the caller with; None if the call was cancelled for a client that wants no reply."""
+        if self.next_process_answers and not isinstance(outcome, Returned) and self.continues_elsewhere:
+            return None
         answer: LegOutcome
         try:
             # What is about tasks is encoded by the body.
