@@ -139,11 +139,9 @@ class OpenRequest:
         self._is_gathering = False
         self._written_at = -inf
 
-    @property
-    def _discards(self) -> int | None:
-        """See `RequestOwner.end`."""
-        body = self._body
-        if body is None or self.is_lost:
+    def _discards(self, body: SentBody) -> int | None:
+        """Return what is left of the body; see `RequestOwner.end`."""
+        if self.is_lost:
             return 0
         return body.left if body.may_be_discarded else None
 
@@ -243,7 +241,8 @@ class OpenRequest:
 
     def _write(self, known: KnownResponse, response: OpenResponse | None) -> None:
         owner, facts = self._owner, self._owner.facts
-        closes = not self._keeps_alive or facts.context.terminated.is_set() or self._discards is None
+        closes = not self._keeps_alive or facts.context.terminated.is_set()
+        closes = closes or (self._body is not None and self._discards(self._body) is None)
         closes = closes or bool(known.headers and says_close(known.headers))
         try:
             pieces = whole_response(
@@ -270,7 +269,7 @@ class OpenRequest:
 
     def _end(self, *, closes: bool, is_complete: bool = True) -> None:
         self._note_end(is_complete=is_complete)
-        self._owner.end(self._discards, closes=closes)
+        self._owner.end(0 if self._body is None else self._discards(self._body), closes=closes)
 
     def _note_end(self, *, is_complete: bool) -> None:
         if self._expiring is not None:

@@ -285,7 +285,7 @@ class McpApp(ServedApp):
             incoming = AuthorizedRequest(request, Peer(None, request.headers, request.connection))
             running = self._running or await self._ready()
             return await self._custom.serve(public, running.service, incoming)
-        if is_preflight(request):
+        if request.method == "OPTIONS" and is_preflight(request):
             check_access(request.headers, self.access)
             return self._allowed(request)
         incoming = await self._authorized(request)
