@@ -144,6 +144,12 @@ async def no_message_about_a_call_follows_its_reply(pair: Pair) -> None:
         assert peer.unread() == []
 
 
+@rule("calls")
+async def half_of_a_character_in_a_text_arrives_as_a_replacement_character(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        assert await (await peer.call("cut_character", {"whole": "ab"})).text() == "ab\ufffd"
+
+
 # raising
 
 

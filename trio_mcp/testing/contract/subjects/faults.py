@@ -79,6 +79,11 @@ def add_failing_tools(server: Server, stage: Stage) -> None:
         await leave_quietly()
         return "never"
 
+    @server.tool
+    async def cut_character(whole: str) -> str:
+        """Return the text, and half of a character behind it."""
+        return f"{whole}\ud800"
+
     @server.tool(timeout=0.3)
     async def slow() -> str:
         """Never end."""
