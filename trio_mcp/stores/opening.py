@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeAlias, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode
 
 from .. import stores
 from ..base.checks import nearest
@@ -101,11 +101,11 @@ def has_namespaces(given: str) -> bool:
 
 def with_namespace(target: str, server: str) -> str:
     """Return a URL without its scheme with the namespace of a server, unless it has one."""
-    parts = urlsplit(target)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    if any(name == "namespace" for name, _ in query):
+    place, _, query = target.partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
+    if any(name == "namespace" for name, _ in options):
         return target
-    return urlunsplit(parts._replace(query=urlencode([*query, ("namespace", server)])))
+    return f"{place}?{urlencode([*options, ('namespace', server)])}"
 
 
 def sealed(opened: Store, keys: KeyRing, name: str) -> Store:

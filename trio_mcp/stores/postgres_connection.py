@@ -8,7 +8,7 @@ import select
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 import psycopg.sql
@@ -61,14 +61,14 @@ class Address:
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        query = parse_qsl(parts.query, keep_blank_values=True)
-        self.has_namespace = "namespace" in dict(query)
-        self.namespace = dict(query).get("namespace", "trio_mcp")
+        place, _, query = url.partition("?")
+        options = parse_qsl(query, keep_blank_values=True)
+        self.has_namespace = "namespace" in dict(options)
+        self.namespace = dict(options).get("namespace", "trio_mcp")
         # libpq does not know a plus for a blank.
-        others = urlencode([each for each in query if each[0] != "namespace"], quote_via=quote)
-        own = urlunsplit(parts._replace(query=others))
-        self.name = shown_url(own)
+        others = urlencode([each for each in options if each[0] != "namespace"], quote_via=quote)
+        own = f"{place}?{others}"
+        self.name = shown_url(place)
         try:
             self.conninfo = make_conninfo(own)
         except psycopg.Error as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias, cast
-from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlencode
 
 import redis
 from redis.backoff import NoBackoff
@@ -66,12 +66,13 @@ class Address:
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        query = parse_qs(parts.query, keep_blank_values=True)
-        self.has_namespace = "namespace" in query
-        self.namespace = query.pop("namespace", ["trio_mcp"])[0]
-        self._url = urlunsplit(parts._replace(query=urlencode(query, doseq=True)))
-        self.name = shown_url(self._url)
+        # Not by urlunsplit, which takes the slashes of an empty host.
+        place, _, query = url.partition("?")
+        options = parse_qs(query, keep_blank_values=True)
+        self.has_namespace = "namespace" in options
+        self.namespace = options.pop("namespace", ["trio_mcp"])[0]
+        self._url = f"{place}?{urlencode(options, doseq=True)}"
+        self.name = shown_url(place)
         try:
             self.connection()
         except (ValueError, TypeError) as error:
