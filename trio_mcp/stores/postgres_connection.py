@@ -155,7 +155,8 @@ class PostgresConnection:
         else:
             with connection.pipeline(), connection.transaction():
                 cursors = [self._sent(connection, request) for request in requests]
-        return [capture(request.result, cursor.fetchall()) for request, cursor in zip(requests, cursors, strict=True)]
+        # From here on it is committed: nothing may be carried out again.
+        return [capture(result_of, request, cursor) for request, cursor in zip(requests, cursors, strict=True)]
 
     def _one_by_one(self, requests: Sequence[Request]) -> Outcomes:
         outcomes: list[Outcomes] = []
@@ -310,6 +311,10 @@ class PostgresSubscription:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+
+def result_of(request: Request, cursor: psycopg.Cursor[Row]) -> object:
+    return request.result(cursor.fetchall())
 
 
 def is_readable(connection: LimitedConnection) -> bool:
