@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final, Generic, Protocol, TypeVar, cast
 
 import trio
@@ -96,12 +96,27 @@ class LeasedStore(ABC, Generic[R]):
         except StoreError as error:
             raise unusable(error) from None
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Return a context manager that runs the threads; leaving it works on what waits, and then ends the leases."""
-        return running(self.leases, self.writes, self.reads)
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Look at the server, and run the threads; leaving the block works on what waits, and then ends the leases.
+
+        Raises:
+            ConfigurationError: the server cannot be used.
+        """
+        try:
+            await trio.to_thread.run_sync(self.check_server)
+        except BaseException:
+            self._lease_connection.close()
+            raise
+        async with running(self.leases, self.writes, self.reads):
+            yield
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name} waiting={len(self.writes)}>"
+
+    @abstractmethod
+    def check_server(self) -> None:
+        """Look at the server, and `begin`. Raises `ConfigurationError` if it cannot be used."""
 
     @abstractmethod
     def _renewal(self, nodes: Mapping[str, bytes]) -> R:

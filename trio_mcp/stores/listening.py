@@ -47,9 +47,10 @@ class Listening:
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Listen until `stop`. Raises `StoreError` if the first connection cannot be made."""
         token = trio.lowlevel.current_trio_token()
-        first = await trio.to_thread.run_sync(self._subscribe, abandon_on_cancel=True)
-        task_status.started()
-        await trio.to_thread.run_sync(self._run, first, token, limiter=trio.CapacityLimiter(1))
+        first = await trio.to_thread.run_sync(self._subscribe)
+        with closing(first):
+            task_status.started()
+            await trio.to_thread.run_sync(self._run, first, token, limiter=trio.CapacityLimiter(1))
 
     def stop(self) -> None:
         """Let `run` end."""

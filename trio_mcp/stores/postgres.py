@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
-import trio
-
 from ..base.logs import RepeatedRecords, peer_logger
 from ..storage import (
     Append,
@@ -237,6 +235,5 @@ async def open_postgres(target: str, *, clock: Callable[[], float] = time.time) 
         ConfigurationError: the database cannot be used.
     """
     store = PostgresStore(address_of(target), clock)
-    await trio.to_thread.run_sync(store.check_server)
     async with store.running():
         yield store

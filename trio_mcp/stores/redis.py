@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, NamedTuple, cast
 
-import trio
 from outcome import Error, capture
 
 from ..base.logs import peer_logger
@@ -257,7 +256,6 @@ async def open_redis(target: str, *, clock: Callable[[], float] = time.time) -> 
         ConfigurationError: the server cannot be used.
     """
     store = RedisStore(address_of(target), clock)
-    await trio.to_thread.run_sync(store.check_server)
     async with store.running():
         yield store
 

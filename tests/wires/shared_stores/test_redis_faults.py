@@ -37,6 +37,7 @@ from trio_mcp.storage import (
 )
 from trio_mcp.stores import open_store, redis_connection
 from trio_mcp.stores.redis import RedisStore, open_redis, problems_of
+from trio_mcp.testing.contract.leaks import open_descriptors
 
 BOUND = 20
 KEYS = KeyRing([bytes(32)])
@@ -108,6 +109,15 @@ def test_a_server_that_is_too_old_or_a_replica_ends_the_start() -> None:
         with pytest.raises(ConfigurationError):
             problems_of(info, "redis://here")
     assert not problems_of({"redis_version": "7.0.15", "role": "master"}, "redis://here")
+
+
+async def test_a_start_that_fails_leaves_no_connection(server: RedisServer) -> None:
+    server.say("REPLICAOF", "127.0.0.1", "1")
+    before = open_descriptors()
+    with pytest.raises(ConfigurationError):
+        async with open_redis(server.url):
+            pass
+    assert open_descriptors() == before
 
 
 async def test_a_server_that_evicts_is_warned_of(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
