@@ -274,7 +274,9 @@ async def test_a_tool_error_is_an_error_result_with_its_own_text(era: type[Legac
 
 async def test_a_question_that_json_cannot_say_fails_its_own_call_and_nothing_else(era: type[Legacy]) -> None:
     async def ask(message: str, ctx: Context) -> str:
-        await ctx.elicit(message + "\ud800" if message == "broken" else message, bool)
+        if message == "broken":
+            await ctx.sample(message, metadata={"weight": math.inf})
+        await ctx.elicit(message, bool)
         return "asked"
 
     async with play(offering(ask), era) as player:

@@ -6,8 +6,8 @@ from typing import NamedTuple, Self
 
 from ...types import ClientCapabilities, Implementation, JsonObject, ProgressToken
 from ..jsonrpc import Encoded
-from ..revisions import Era
-from .reading import LogThreshold, RequestTerms, codec_for
+from ..revisions import MODERN, Era
+from .reading import Codec, LogThreshold, RequestTerms, codec_for
 
 
 class StoredTerms(NamedTuple):
@@ -45,3 +45,8 @@ class StoredTerms(NamedTuple):
             Encoded(b"{}"),
             asks_in_rounds=codec.revision.era is Era.MODERN,
         )
+
+
+def stored_codec() -> Codec:
+    """Return the codec of what is stored of a task, whichever revision shows it: the newest, since older ones lack members."""
+    return codec_for(MODERN)

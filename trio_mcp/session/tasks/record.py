@@ -18,11 +18,9 @@ from typing import Final, Literal, NamedTuple, Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ...protocol.codec.reading import codec_for
-from ...protocol.codec.restoring import StoredTerms
+from ...protocol.codec.restoring import StoredTerms, stored_codec
 from ...protocol.codec.tasks import TaskState
 from ...protocol.jsonrpc import ErrorDetail
-from ...protocol.revisions import MODERN
 from ...protocol.sealing.request_state import KeyRing, from_base64url, to_base64url
 from ...runtime.loop_turn import LoopTurn
 from ...storage import Record
@@ -332,7 +330,7 @@ NO_QUESTIONS: Final[Mapping[str, OpenQuestion]] = {}
 
 def asked_questions(questions: Mapping[str, OpenQuestion]) -> tuple[AskedQuestion, ...]:
     """Return open questions for a record. Raises `LocalProtocolError` if one of them cannot be said in JSON."""
-    codec, asked = codec_for(MODERN), asked_in_order(questions).items()
+    codec, asked = stored_codec(), asked_in_order(questions).items()
     return tuple(
         AskedQuestion(key, method, cast("JsonObject", json.loads(codec.encode_question(method, params))))
         for key, (method, params) in asked
@@ -341,7 +339,7 @@ def asked_questions(questions: Mapping[str, OpenQuestion]) -> tuple[AskedQuestio
 
 def shown_questions(record: TaskRecord) -> dict[str, tuple[str, Model]]:
     """Return method and params of the questions in a record by key, as a codec shows them."""
-    codec = codec_for(MODERN)
+    codec = stored_codec()
     return {asked.key: (asked.method, codec.decode_question(asked.method, asked.params)) for asked in record.asked}
 
 

@@ -305,4 +305,4 @@ def add_promising_tools(server: Server, stage: Stage) -> None:  # noqa: ARG001  
     @server.tool
     async def unsayable(kind: str) -> dict[str, object]:
         """Return a value that JSON cannot represent."""
-        return {"list": [1, {"text": "\ud800", "number": math.inf, "long": 10**320}[kind]]}
+        return {"list": [1, {"number": math.inf, "long": 10**320}[kind]]}
