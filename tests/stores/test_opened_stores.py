@@ -116,7 +116,15 @@ async def test_the_store_of_a_server_is_that_of_its_calls(tmp_path: Path) -> Non
         assert await journals.get("b") is None
 
 
-def test_a_server_without_such_a_store_does_not_load_sqlite() -> None:
-    code = "import trio_mcp.session, sys; print('sqlite3' in sys.modules)"
+def test_a_server_without_such_a_store_loads_none() -> None:
+    code = (
+        "import sys, trio, trio_mcp.cli.commands.serve\n"
+        "from trio_mcp import Server\n"
+        "async def main():\n"
+        "    async with Server('a').open_service(): pass\n"
+        "trio.run(main)\n"
+        "networked = {f'trio_mcp.stores.{name}' for name in ('batches', 'leased', 'redis', 'postgres')}\n"
+        "print(sorted({'sqlite3', 'redis', 'psycopg', *networked} & sys.modules.keys()))"
+    )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "False"
+    assert shown.stdout.strip() == "[]"

@@ -14,7 +14,7 @@ from ..base.logs import RepeatedRecords, peer_logger
 from ..storage import MISSED, Missed, Notice, StoreError, notice_of
 
 WAIT_SECONDS: Final = 0.3
-"""How long the thread waits at once: so late may it learn that it has to end."""
+"""How long the thread waits at once, and how late it learns that it has to end."""
 RETRY_SECONDS: Final = 0.4
 MOST_UNREAD: Final = 1000
 """Notices that wait to be read; then the oldest are lost."""
