@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
-from asgi_peer import modern_request
+from asgi_peer import modern_call, modern_request
 from asyncio_peer import Peer, call, post, run, shop, until
 from peer import hello
 
@@ -235,6 +236,28 @@ def test_a_client_that_leaves_while_the_host_sends_ends_its_call() -> None:
             body["params"]["_meta"]["progressToken"] = 1
             whole = post(body, {**headers, "mcp-name": "talk"})
             await Broken(whole.scope, *whole.sent).serve(app)
+            await until(lambda: events)
+
+    run(main)
+
+
+def test_a_client_that_leaves_ends_a_call_that_says_something_all_the_time_to_a_host_that_drops_it() -> None:
+    server, events = Server("shop"), list[str]()
+
+    @server.tool
+    async def talk(ctx: Context) -> None:
+        try:
+            for done in itertools.count():
+                await ctx.progress(done)
+        finally:
+            events.append("ended")
+
+    async def main() -> None:
+        app = asgi_app(server)
+        async with app.lifespan():
+            peer = post(*modern_call("talk", meta={"progressToken": 1}))
+            peer.leave()
+            await peer.serve(app)
             await until(lambda: events)
 
     run(main)

@@ -8,7 +8,7 @@
 #   returns a response at once        sends it, or waits for what its call says
 #   would wait (`move_to_trio`)       waits for the Trio task that goes on
 #   its call says something           is woken, and sends it
-#   says nothing for `LOOK_SECONDS`   starts to wait for a disconnect
+#   runs for `LOOK_SECONDS`           starts to wait for a disconnect
 #   a part has to be waited for       waits for a Trio task that does
 #   Trio fails                        sends 503, unless the response has begun
 #
@@ -79,6 +79,8 @@ class HostedRequest:
         self._wake: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle
         self._looking: asyncio.Task[None] | None = None
+        self._look_at = 0.0
+        """When that begins, by the clock of the loop."""
         self._has_left = False
         """The client."""
 
@@ -141,6 +143,7 @@ class HostedRequest:
     async def _send_open(self, response: OpenResponse) -> None:
         """Send a response while its call runs, to its end, or until its client leaves."""
         expiring = None
+        self._look_at = self._guest.loop.time() + LOOK_SECONDS
         if response.expiry is not None:
             end = self._end_when_expired(response, response.expiry)
             expiring = self._guest.loop.create_task(end, name="waiting until credentials expire")
@@ -179,9 +182,13 @@ class HostedRequest:
         self._wake = loop.create_future()
         silence = response.watch(self._notify)
         if silence is None:
+            if self._looking is None and loop.time() >= self._look_at:
+                self._look()
             return False
         if self._looking is None:
-            self._timer = loop.call_later(LOOK_SECONDS, self._look, silence)
+            # At a fixed time: a call that says something again and again would put it off, and uvicorn drops what is sent to a
+            # client that has left.
+            self._timer = loop.call_at(self._look_at, self._look_and_wait, silence)
         else:
             self._timer = loop.call_later(silence, self._notify)
         try:
@@ -196,10 +203,12 @@ class HostedRequest:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    def _look(self, silence: float) -> None:
-        loop = self._guest.loop
-        self._looking = loop.create_task(self._wait_for_disconnect(), name="waiting for a client to leave")
-        self._timer = loop.call_later(silence, self._notify)
+    def _look_and_wait(self, silence: float) -> None:
+        self._look()
+        self._timer = self._guest.loop.call_later(silence, self._notify)
+
+    def _look(self) -> None:
+        self._looking = self._guest.loop.create_task(self._wait_for_disconnect(), name="waiting for a client to leave")
 
     async def _wait_for_disconnect(self) -> None:
         # Further parts of the body, if there are any, mean nothing here.
