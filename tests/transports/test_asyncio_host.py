@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from random import Random
 from types import FrameType
 
@@ -183,6 +184,31 @@ def test_a_lifespan_that_is_handed_over_serves_in_its_block() -> None:
             assert (await get("/ready").request(app))[0] == 503
         await leave_nothing()
         assert (await call("count").request(app))[0] == 503
+
+    run(main)
+
+
+def test_a_start_that_is_cancelled_ends_what_was_being_started() -> None:
+    events = list[str]()
+
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncIterator[None]:
+        try:
+            events.append("starting")
+            await trio.sleep_forever()
+            yield
+        finally:
+            events.append("ended")
+
+    async def main() -> None:
+        app = asgi_app(Server("shop", lifespan=lifespan))
+        starting = asyncio.create_task(app.lifespan().__aenter__())
+        await until(lambda: events)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert events == ["starting", "ended"]
+        await leave_nothing()
 
     run(main)
 

@@ -90,6 +90,8 @@ async def lifespan_on_asyncio(
 
     Raises:
         Exception: what `serving` raises, at its start or at the end of the block.
+
+    A cancel at the start ends what was started.
     """
     guest = await hold_guest()
     try:
@@ -102,12 +104,16 @@ async def lifespan_on_asyncio(
                 await over.wait()
 
         task = guest.loop.create_task(await_on_trio(hold), name="the lifespan of an MCP server")
-        await asyncio.wait([task, started], return_when=asyncio.FIRST_COMPLETED)
         try:
+            await asyncio.wait([task, started], return_when=asyncio.FIRST_COMPLETED)
             if started.done():
                 yield
         finally:
-            over.set()
+            if started.done():
+                over.set()
+            else:
+                # The host gives the start up, or the start has failed.
+                task.cancel()
             await task  # noqa: ASYNC102  the server's shutdown has its own time limits
     finally:
         guest.release()
