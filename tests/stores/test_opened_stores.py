@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -14,11 +15,13 @@ from pages import Page
 from store_makers import KEYS
 
 from trio_mcp.errors import ConfigurationError
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.server import Server
 from trio_mcp.session import ServiceOptions
 from trio_mcp.storage import JournalStore, Put, Record, Store
 from trio_mcp.stores import MemoryStore, open_store, opening
+from trio_mcp.stores.redis_connection import Address as RedisAddress
 from trio_mcp.stores.sealed import SealedStore
 
 
@@ -91,6 +94,34 @@ async def test_another_scheme_is_an_entry_point(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(opening, "entry_points", lambda group: EntryPoints([entry]))
     async with open_store("other://host/name", KEYS, MemoryBudget()) as store:
         assert store.durable
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "postgresql"])
+@pytest.mark.parametrize("mark", ["/", "?", "#", "[", "\u2100"])
+@pytest.mark.parametrize("keys", [KEYS, None])
+async def test_an_error_shows_nothing_of_a_password_that_is_not_encoded(
+    scheme: str, mark: str, keys: KeyRing | None
+) -> None:
+    with pytest.raises(ConfigurationError, match="%2F") as raised:
+        async with open_store(f"{scheme}://user:sec{mark}ret@host/0", keys, MemoryBudget()):
+            pass
+    assert not {"sec", "ret"} & {*re.findall(r"\w+", str(raised.value))}
+
+
+@pytest.mark.parametrize("mark", ["%", "@", " "])
+async def test_an_error_of_postgresql_shows_nothing_of_a_password_that_is_not_encoded(mark: str) -> None:
+    with pytest.raises(ConfigurationError, match="%25") as raised:
+        async with open_store(f"postgresql://user:sec{mark}ret@host/0", KEYS, MemoryBudget()):
+            pass
+    assert not {"sec", "ret"} & {*re.findall(r"\w+", str(raised.value))}
+
+
+@pytest.mark.parametrize("server", ["", "shop"])
+def test_the_url_of_a_socket_names_its_path(server: str) -> None:
+    target = "///run/redis.sock?db=2"
+    address = RedisAddress(f"unix:{opening.with_namespace(target, server) if server else target}")
+    assert address.connection().path == "/run/redis.sock"  # type: ignore[attr-defined]  of redis-py
+    assert address.namespace == (server or "trio_mcp")
 
 
 async def test_a_scheme_that_is_not_installed_ends_the_start() -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeAlias, cast
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from .. import stores
 from ..base.checks import nearest
@@ -70,6 +70,8 @@ async def open_store(
     if not isinstance(given, str) and not given.durable:
         yield given
         return
+    if isinstance(given, str) and has_namespaces(given):
+        split_url(given)
     name = shown_url(given) if isinstance(given, str) else repr(given)
     if keys is None:
         # Before it is opened, which would make an empty file.
@@ -101,11 +103,32 @@ def has_namespaces(given: str) -> bool:
 
 def with_namespace(target: str, server: str) -> str:
     """Return a URL without its scheme with the namespace of a server, unless it has one."""
+    split_url(target)
+    # Not by `urlunsplit`, which drops the slashes of an empty host.
     place, _, query = target.partition("?")
     options = parse_qsl(query, keep_blank_values=True)
     if any(name == "namespace" for name, _ in options):
         return target
     return f"{place}?{urlencode([*options, ('namespace', server)])}"
+
+
+def split_url(url: str) -> SplitResult:
+    """Return the parts of the URL of a store.
+
+    Raises:
+        ConfigurationError: it has a character that must be encoded. The error shows nothing of it: with a slash in the password,
+            the password is no longer where it is expected.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = None
+    if parts is None or parts.fragment or (parts.netloc and "@" in parts.path + parts.query):
+        raise ConfigurationError(
+            "the URL of a store has a character that must be encoded: in its user and its password write %2F for /, %3F for ?, "
+            "%23 for #, %40 for @ and %25 for %"
+        )
+    return parts
 
 
 def sealed(opened: Store, keys: KeyRing, name: str) -> Store:

@@ -22,6 +22,7 @@ from ..base.values import shown_url
 from ..errors import ConfigurationError
 from ..storage import StoreError, StoreFull, StoreTimeout
 from .batches import Outcomes
+from .opening import split_url
 from .postgres_schema import MIGRATIONS, START
 
 ANSWER_SECONDS: Final = 1.0
@@ -61,18 +62,31 @@ class Address:
     """
 
     def __init__(self, url: str) -> None:
-        place, _, query = url.partition("?")
-        options = parse_qsl(query, keep_blank_values=True)
+        parts = split_url(url)
+        options = parse_qsl(parts.query, keep_blank_values=True)
         self.has_namespace = "namespace" in dict(options)
         self.namespace = dict(options).get("namespace", "trio_mcp")
         # libpq does not know a plus for a blank.
         others = urlencode([each for each in options if each[0] != "namespace"], quote_via=quote)
-        own = f"{place}?{others}"
-        self.name = shown_url(place)
+        user, _, host = parts.netloc.rpartition("@")
+        # Not by `urlunsplit`, which drops the slashes of an empty host.
+        place = f"{parts.path}?{others}"
+        self.name = shown_url(url.partition("?")[0])
         try:
-            self.conninfo = make_conninfo(own)
+            # Without the user first: libpq quotes what it cannot read, and that may be the password.
+            make_conninfo(f"{parts.scheme}://{host}{place}")
         except psycopg.Error as error:
-            raise ConfigurationError(f"the store {self.name} is not a URL of PostgreSQL: {error}") from None
+            raise ConfigurationError(f"the store {self.name} is not a URL of PostgreSQL: {one_line(error)}") from None
+        try:
+            self.conninfo = make_conninfo(f"{parts.scheme}://{parts.netloc}{place}")
+        except psycopg.Error:
+            self.conninfo = ""
+        # It takes the first of two for the end of the password.
+        if not self.conninfo or "@" in user:
+            raise ConfigurationError(
+                f"the user or the password of the store {self.name} has a character that must be encoded: write %25 for %, %40 "
+                "for @ and %20 for a space"
+            )
 
 
 class LimitedConnection(psycopg.Connection[Row]):

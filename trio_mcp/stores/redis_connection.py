@@ -23,6 +23,7 @@ from ..base.logs import RepeatedRecords, peer_logger
 from ..base.values import shown_url
 from ..errors import ConfigurationError
 from ..storage import StoreError, StoreFull, StoreTimeout
+from .opening import split_url
 from .redis_scripts import ALL
 
 ANSWER_SECONDS: Final = 1.0
@@ -66,13 +67,14 @@ class Address:
     """
 
     def __init__(self, url: str) -> None:
-        # Not by urlunsplit, which takes the slashes of an empty host.
-        place, _, query = url.partition("?")
-        options = parse_qs(query, keep_blank_values=True)
-        self.has_namespace = "namespace" in options
-        self.namespace = options.pop("namespace", ["trio_mcp"])[0]
-        self._url = f"{place}?{urlencode(options, doseq=True)}"
-        self.name = shown_url(place)
+        parts = split_url(url)
+        query = parse_qs(parts.query, keep_blank_values=True)
+        self.has_namespace = "namespace" in query
+        self.namespace = query.pop("namespace", ["trio_mcp"])[0]
+        options = urlencode(query, doseq=True)
+        # `urlunsplit` drops the slashes of `unix:///path`, which redis-py wants.
+        self._url = f"{parts.scheme}://{parts.netloc}{parts.path}{options and '?'}{options}"
+        self.name = shown_url(url.partition("?")[0])
         try:
             self.connection()
         except (ValueError, TypeError) as error:
