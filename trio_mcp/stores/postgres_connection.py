@@ -320,7 +320,7 @@ class PostgresSubscription:
             notices = list(self._connection.notifies(timeout=seconds, stop_after=1))
         except psycopg.Error as error:
             raise StoreError(f"the connection to the store {self._name} was lost: {one_line(error)}") from None
-        return [base64.b64decode(notice.payload) for notice in notices]
+        return [data for notice in notices for data in decoded(notice.payload)]
 
     def close(self) -> None:
         """Close the connection."""
@@ -329,6 +329,12 @@ class PostgresSubscription:
 
 def result_of(request: Request, cursor: psycopg.Cursor[Row]) -> object:
     return request.result(cursor.fetchall())
+
+
+def decoded(payload: str) -> Iterator[bytes]:
+    """Yield the data of a notice; nothing if it is not one of ours, since every user of a database may send on any channel."""
+    with contextlib.suppress(ValueError):
+        yield base64.b64decode(payload, validate=True)
 
 
 def is_readable(connection: LimitedConnection) -> bool:

@@ -305,6 +305,15 @@ async def test_two_processes_that_write_the_same_records_in_another_order_both_g
         assert len(await store.list("thing")) == 9
 
 
+async def test_what_another_program_sends_on_the_channel_of_the_notices_is_dropped(server: PostgresServer) -> None:
+    """Every user of a database may send on each of its channels."""
+    async with opened(server) as store, store.listen() as notices:
+        for payload in ("x", "é", "Zm9!"):
+            server.say(f"notify {store._channel}, '{payload}'")  # noqa: SLF001
+        await store.announce("topic", b"content")
+        assert await anext(notices) == Notice("topic", b"content")
+
+
 async def test_no_process_is_buried_because_of_an_outage(server: PostgresServer) -> None:
     async with opened(server) as store, opened(server) as other:
         await store.join("here")
