@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -319,3 +321,23 @@ async def test_a_file_that_others_could_read_is_private_after_a_write(files: Tok
     path.chmod(0o644)
     await files.write(LOGIN)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_logins_in_memory_may_be_shared_by_clients_in_several_threads() -> None:
+    """Each `SyncClient` has a Trio run in a thread, and they may have the same `auth=`."""
+    store, held = MemoryTokens(), list[int]()
+    begun = threading.Barrier(4)
+
+    async def hold() -> None:
+        begun.wait(5)
+        with trio.fail_after(5):
+            for _ in range(5):
+                async with store.lock(URL):
+                    held.append(1)
+                    await trio.sleep(0.001)
+                    assert held.pop() == 1
+                    assert not held
+
+    with ThreadPoolExecutor(4) as threads:
+        for run in [threads.submit(trio.run, hold) for _ in range(4)]:
+            run.result(10)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
@@ -216,11 +217,11 @@ def cannot(done: str, path: Path, error: OSError) -> AuthorizationError:
 
 
 class MemoryTokens:
-    """Stores logins in this process, for as long as the object lives."""
+    """Stores logins in this process, for as long as the object lives; also for clients in several threads."""
 
     def __init__(self) -> None:
         self._logins: dict[str, Login] = {}
-        self._locks: dict[str, trio.Semaphore] = {}
+        self._locks: dict[str, threading.Lock] = {}
 
     async def read(self, url: str) -> Login | None:
         """Return the login at a server, or None."""
@@ -245,8 +246,15 @@ class MemoryTokens:
     @asynccontextmanager
     async def lock(self, url: str) -> AsyncGenerator[None]:
         """Hold the lock of a server for the length of the block."""
-        async with self._locks.setdefault(url, trio.Semaphore(1)):
+        held = self._locks.setdefault(url, threading.Lock())
+        await trio.lowlevel.checkpoint()
+        # Polled, as that of a file: a client in another thread has another Trio run.
+        while not held.acquire(blocking=False):  # noqa: ASYNC110
+            await trio.sleep(POLL_SECONDS)
+        try:
             yield
+        finally:
+            held.release()
 
     def __repr__(self) -> str:
         return f"<MemoryTokens of {', '.join(map(shown_url, self._logins)) or 'no server'}>"
