@@ -424,3 +424,44 @@ async def test_a_token_is_not_remembered_if_the_keys_have_changed_while_it_was_v
     verifier = Slow(cache, None)
     assert (await verifier.caller_of("a-token")).principal == "alice"
     assert verifier.cached("a-token") is None
+
+
+# The clock of each Trio run begins somewhere else, and an asyncio host may start several in one process.
+
+
+def use_in_run(verifier: Authenticator, begin: float, *requests: dict[str, str]) -> list[str]:
+    """Return the outcomes of requests to a server that starts in a new Trio run, whose clock shows these seconds."""
+
+    async def main() -> list[str]:
+        await trio.sleep(begin)
+        async with verifier.background():
+            return [await outcome(verifier, request) for request in requests]
+
+    return trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+def test_a_token_that_was_verified_in_an_earlier_trio_run_is_verified_again(provider: Provider) -> None:
+    provider.active["opaque"] = {"active": True, "aud": AUDIENCE, "sub": "alice"}
+    request = {"authorization": "Bearer opaque"}
+    verifier = introspection(provider.url, client_id="notes", client_secret="secret", audience=AUDIENCE)
+    assert use_in_run(verifier, 1_000, request) == ["alice"]
+    del provider.active["opaque"]
+    assert use_in_run(verifier, 0, request) == ["rejected"]
+
+
+def test_keys_of_an_earlier_trio_run_are_to_be_refreshed(provider: Provider, verifier: Authenticator) -> None:
+    assert use_in_run(verifier, 1_000, headers(provider)) == ["alice"]
+    before = headers(provider, "bob")
+    provider.issuer.rotate()
+    assert use_in_run(verifier, 0, before, headers(provider, "carol")) == ["rejected", "carol"]
+    provider.down = True
+    assert use_in_run(verifier, 1_000_000, headers(provider, "dave")) == ["dave"]
+
+
+def test_a_failure_of_an_earlier_trio_run_does_not_delay_the_next_attempt(
+    provider: Provider, verifier: Authenticator
+) -> None:
+    provider.down = True
+    assert use_in_run(verifier, 1_000, headers(provider)) == ["cannot verify"]
+    provider.down = False
+    assert use_in_run(verifier, 0, headers(provider)) == ["alice"]

@@ -111,6 +111,7 @@ class IntrospectionVerifier(ClaimsVerifier[IntrospectionSettings]):
 
     def background(self) -> AbstractAsyncContextManager[None]:
         """See `Authenticator`."""
+        self._cache.clear()
         return self._discovery.background()
 
     async def verify(self, token: str) -> Verified:

@@ -4,7 +4,7 @@
 |---|---|---|
 | never fetched | waits for the one fetch that runs | the same |
 | fresh | is verified at once | waits for one refresh, at most one in 30 seconds |
-| to be refreshed (1 hour, or `max-age`) | the first waits for the refresh, others do not | as fresh |
+| to be refreshed (1 hour, or `max-age`, or a server starts) | the first waits for the refresh, others do not | as fresh |
 | refreshing fails | is verified with the old keys, for a day | is refused |
 | no keys, or a day old | `CannotVerify`; one attempt after 1, 2, 4 ... 60 seconds | the same |
 """
@@ -126,7 +126,11 @@ class IssuerKeys:
         return usable.find(kid, algorithm) or await self._find_new(kid, algorithm)
 
     def background(self) -> AbstractAsyncContextManager[None]:
-        """Return a context manager whose block runs the fetches; see `SharedRefresh.background`."""
+        """Return a context manager whose block runs the fetches; see `SharedRefresh.background`.
+
+        Keys that are there are to be refreshed: an earlier Trio run may have fetched them, whose clock began somewhere else.
+        """
+        self._fetched, self._fresh_until, self._unknown_at = trio.current_time(), -math.inf, -math.inf
         return self._refresh.background()
 
     async def prepare(self) -> None:

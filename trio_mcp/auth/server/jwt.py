@@ -179,6 +179,7 @@ class JwtVerifier(ClaimsVerifier[JwtSettings]):
 
     def background(self) -> AbstractAsyncContextManager[None]:
         """See `Authenticator`."""
+        self._cache.clear()
         return self._keys.background()
 
     async def verify(self, token: str) -> Verified:

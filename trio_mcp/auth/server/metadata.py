@@ -85,6 +85,8 @@ class SharedRefresh:
         if self._owner is not None:
             yield
             return
+        # An earlier failure may be one of another Trio run, whose clock began somewhere else.
+        self._failures, self._next = 0, -math.inf
         async with trio.open_nursery() as nursery:
             self._owner = nursery
             try:

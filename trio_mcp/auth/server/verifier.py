@@ -97,7 +97,7 @@ class VerifiedTokens:
         self._callers[key] = (verified.caller, verified.expires, trio.current_time() + self._seconds)
 
     def clear(self) -> None:
-        """Forget all: what they were verified with has changed."""
+        """Forget all: what they were verified with has changed, or a server starts, which may have another clock."""
         self._callers.clear()
         self.cleared += 1
 
