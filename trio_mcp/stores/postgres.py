@@ -29,7 +29,7 @@ from ..storage import (
 )
 from . import postgres_schema
 from .leased import LeasedStore, unusable
-from .leases import LEASE_SECONDS, Renewal
+from .leases import LEASE_SECONDS, RENEW_SECONDS, Renewal
 from .listening import Subscription
 from .postgres_connection import Address, PostgresConnection, PostgresSubscription, Request, Row, Rows, check
 
@@ -145,19 +145,21 @@ class PostgresStore(LeasedStore[Request]):
     def _renew(self, nodes: Mapping[str, bytes]) -> Renewal:
         renewal = super()._renew(nodes)
         if time.monotonic() - self._swept_at > SWEEP_SECONDS:
-            self._swept_at = time.monotonic()
             self._sweep()
         return renewal
 
     def _sweep(self) -> None:
-        """Drop some of what has expired."""
+        """Drop what has expired; the rest after the next renewal, if that is too much before it."""
+        until = time.monotonic() + RENEW_SECONDS
         try:
             while self._sweeper.carried_out([Request(postgres_schema.SWEEP, (), same)])[0].unwrap() == [
                 (postgres_schema.SLICE,)
             ]:
-                continue
+                if time.monotonic() >= until:
+                    return
         except StoreError as error:
             self._records.log("a store cannot drop what has expired: %s", error)
+        self._swept_at = time.monotonic()
 
     def _leave(self) -> None:
         super()._leave()

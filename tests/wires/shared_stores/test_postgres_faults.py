@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 import trio
+from outcome import Value
 from store_servers import PostgresServer, postgres_server
 
 from trio_mcp.errors import ConfigurationError
@@ -20,6 +22,7 @@ from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.storage import MISSED, Notice, Put, Record, Remove, StoreConflict, StoreError, StoreFull, StoreTimeout
 from trio_mcp.stores import open_store, postgres, postgres_connection, postgres_schema
+from trio_mcp.stores.leases import LEASE_SECONDS
 from trio_mcp.stores.postgres import PostgresStore, open_postgres
 
 BOUND = 30
@@ -312,6 +315,25 @@ async def test_what_another_program_sends_on_the_channel_of_the_notices_is_dropp
             server.say(f"notify {store._channel}, '{payload}'")  # noqa: SLF001
         await store.announce("topic", b"content")
         assert await anext(notices) == Notice("topic", b"content")
+
+
+async def test_a_lease_is_renewed_while_much_has_expired(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.monotonic()
+
+    def drop_a_slice(_requests: object) -> list[Value[object]]:
+        time.sleep(0.01)
+        return [Value([(postgres_schema.SLICE if time.monotonic() < began + 5 else 0,)])]
+
+    async with opened(server) as store:
+        monkeypatch.setattr(store._sweeper, "carried_out", drop_a_slice)  # noqa: SLF001
+        store._swept_at = -math.inf  # noqa: SLF001
+        for _ in range(3):
+            before = store.leases._renewed_at  # noqa: SLF001
+            with trio.fail_after(LEASE_SECONDS):
+                while store.leases._renewed_at == before:  # noqa: ASYNC110, SLF001
+                    await trio.sleep(0.01)
 
 
 async def test_no_process_is_buried_because_of_an_outage(server: PostgresServer) -> None:
