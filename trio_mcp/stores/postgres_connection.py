@@ -107,6 +107,7 @@ class LimitedConnection(psycopg.Connection[Row]):
 
 def connect(address: Address) -> LimitedConnection:
     """Return a new connection. Raises `StoreError`."""
+    connection: LimitedConnection | None = None
     try:
         connection = LimitedConnection.connect(
             address.conninfo,
@@ -118,6 +119,8 @@ def connect(address: Address) -> LimitedConnection:
         )
         connection.execute(query(f"set lock_timeout = {LOCK_MILLISECONDS}"))
     except psycopg.Error as error:
+        if connection is not None:
+            connection.close()
         raise StoreError(f"the store {address.name} cannot be reached: {one_line(error)}") from None
     return connection
 

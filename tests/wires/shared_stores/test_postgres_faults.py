@@ -317,6 +317,19 @@ async def test_what_another_program_sends_on_the_channel_of_the_notices_is_dropp
         assert await anext(notices) == Notice("topic", b"content")
 
 
+def test_a_connection_that_cannot_be_used_is_closed(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[postgres_connection.LimitedConnection]()
+
+    def refuse(connection: postgres_connection.LimitedConnection, _statement: object) -> None:
+        made.append(connection)
+        raise psycopg.errors.QueryCanceled("canceling statement")
+
+    monkeypatch.setattr(postgres_connection.LimitedConnection, "execute", refuse)
+    with pytest.raises(StoreError):
+        postgres_connection.connect(postgres_connection.Address(server.url))
+    assert [connection.closed for connection in made] == [True]
+
+
 async def test_a_lease_is_renewed_while_much_has_expired(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
