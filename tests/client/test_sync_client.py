@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
 import pytest
@@ -155,6 +156,18 @@ def test_an_interrupt_cancels_the_call_that_waits() -> None:
             assert client.call_tool("echo", {"text": "on"}).text == "on"
     finally:
         signal.signal(signal.SIGINT, earlier)
+
+
+def test_an_interrupt_before_the_call_has_reached_the_thread_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_args: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    with SyncClient.connect(shop()) as client, ThreadPoolExecutor(1) as threads:
+        with monkeypatch.context() as patch:
+            patch.setattr(trio.from_thread, "run", interrupted)
+            call = threads.submit(client.list_tools)
+            assert isinstance(call.exception(timeout=BOUND / 4), KeyboardInterrupt)
+        assert client.list_tools()
 
 
 def test_a_server_that_cannot_be_reached_leaves_no_thread() -> None:

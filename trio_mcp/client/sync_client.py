@@ -267,8 +267,17 @@ class TrioThread:
             Disconnected: the thread has ended.
         """
         scope, ended = trio.CancelScope(), threading.Event()
+        has_begun = False
+
+        def cancel() -> None:
+            scope.cancel()
+            # The interrupt may have come before it was asked for, or its task has yet to run, and ends at once.
+            if not has_begun:
+                ended.set()
 
         async def run() -> T | None:
+            nonlocal has_begun
+            has_begun = True
             try:
                 with scope:
                     return await function()
@@ -284,7 +293,7 @@ class TrioThread:
             return cast("T", context.run(partial(trio.from_thread.run, run, trio_token=self._token)))
         except KeyboardInterrupt:
             with suppress(trio.RunFinishedError):
-                self._token.run_sync_soon(scope.cancel)
+                self._token.run_sync_soon(cancel)
                 ended.wait()
             raise
         except (trio.RunFinishedError, trio.Cancelled):
