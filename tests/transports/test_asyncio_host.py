@@ -213,6 +213,35 @@ def test_a_start_that_is_cancelled_ends_what_was_being_started() -> None:
     run(main)
 
 
+def test_a_host_that_cannot_receive_ends_the_connection_and_gets_its_error() -> None:
+    connect = {"type": "websocket.connect"}
+    scope = {
+        "type": "websocket",
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost"), (b"sec-websocket-protocol", b"mcp")],
+        "subprotocols": ["mcp"],
+    }
+
+    async def main() -> None:
+        app, incoming = asgi_app(shop()), [connect]
+
+        async def receive() -> dict[str, str]:
+            if not incoming:
+                raise LookupError
+            return incoming.pop()
+
+        async def send(_message: object) -> None:
+            return
+
+        async with app.lifespan():
+            with pytest.raises(LookupError):
+                await app(scope, receive, send)
+        await leave_nothing()
+
+    run(main)
+
+
 @pytest.mark.parametrize("drain", [0.1, None])
 def test_the_signals_of_the_host_are_handled_in_front_of_it_and_restored(drain: float | None) -> None:
     heard = list[int]()

@@ -51,6 +51,8 @@ class Relay:
         self._has_left = False
         """The client, or the host."""
         self._outcome: outcome.Outcome[None] | None = None
+        self._failure: Exception | None = None
+        """Of the host's `receive`."""
         self._cancel = trio.CancelScope()
         self._parked = trio.lowlevel.ParkingLot()
         self._wake: asyncio.Future[None] | None = None
@@ -110,7 +112,7 @@ class Relay:
     # on asyncio
 
     async def serve(self, app: AsgiApp) -> None:
-        """Serve the scope to its end. Raises what the application raises, and `RuntimeError` if Trio fails."""
+        """Serve the scope to its end. Raises what the application or `receive` raises, and `RuntimeError` if Trio fails."""
         context = copy_context()
         # The functions of a server are not those of a client.
         context.run(HOME.set, None)
@@ -128,6 +130,8 @@ class Relay:
             if cancelled is not None:
                 raise cancelled
             self._outcome.unwrap()
+            if self._failure is not None:
+                raise self._failure
         finally:
             del cancelled
             self._guest.calls.discard(self)
@@ -167,6 +171,9 @@ class Relay:
         try:
             self._add(await self._receive())
         except OSError:
+            self._leave()
+        except Exception as error:  # noqa: BLE001  the host's task raises it, once the application has ended
+            self._failure = error
             self._leave()
         finally:
             self._receiving = None
