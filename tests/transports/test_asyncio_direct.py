@@ -110,6 +110,18 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_gets_no_call() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_body_that_never_comes_is_408(pieces: int) -> None:
+    async def main() -> None:
+        app = asgi_app(shop(), limits=HttpLimits(body_seconds=0.05))
+        async with app.lifespan():
+            peer = call("count", pieces=pieces)
+            peer.drop_last()
+            assert (await peer.request(app))[0] == 408
+
+    run(main)
+
+
 def test_a_request_that_is_cancelled_while_its_caller_is_found_out_leaves_no_call() -> None:
     events = list[str]()
 

@@ -32,6 +32,9 @@ from ..asgi.responses import KnownResponse, OpenResponse, Response, StreamPart
 
 T = TypeVar("T")
 
+FIRST_SECONDS: Final = 0.1
+"""How long the beginning of a body is waited for here. Then the application waits for it, which has a deadline."""
+
 LOOK_SECONDS: Final = 0.01
 """After these it is looked whether the client leaves: most calls have ended by then, and need no task for it."""
 
@@ -86,10 +89,9 @@ class HostedRequest:
 
     async def serve(self, app: RespondingApp) -> None:
         """Serve it to its end. Raises what the application raises; if Trio fails, the response is 503."""
-        # Nearly always there, and the application waits for it in any case.
-        first = self._first = await self._receive()
+        first = self._first = await self._receive_first()
         request = request_of(self._scope, AsgiBody(self._receive_on_trio))
-        if first["type"] == "http.request" and not first.get("more_body", False):
+        if first is not None and first["type"] == "http.request" and not first.get("more_body", False):
             request.body.whole = first.get("body", b"")
         self._guest.calls.add(self)
         try:
@@ -129,6 +131,14 @@ class HostedRequest:
             self._response = await resumed(work)
 
         await TrioCall(self._guest, go_on).result(self._context)
+
+    async def _receive_first(self) -> Message | None:
+        """Return the first message of the host, which is nearly always there; None if its client is slow."""
+        try:
+            async with asyncio.timeout(FIRST_SECONDS):
+                return await self._receive()
+        except TimeoutError:
+            return None
 
     async def _receive_on_trio(self) -> Message:
         """Return the next message of the host."""
