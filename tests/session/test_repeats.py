@@ -256,6 +256,15 @@ async def test_a_key_belongs_to_the_principal() -> None:
                 assert await other.text(other.leg("work", meta=KEY)) == text
 
 
+async def test_no_key_of_one_principal_is_one_of_another_whatever_their_names_are() -> None:
+    runs = Runs()
+    async with talk_to(runs.server(), principal="ann\0b") as talk:
+        assert await talk.text(talk.leg("work", meta={IDEMPOTENCY_KEY: "k"})) == "run 1"
+        other = Talk(talk.service, principal="ann")
+        with other.outbox:
+            assert await other.text(other.leg("work", meta={IDEMPOTENCY_KEY: "b\0k"})) == "run 2"
+
+
 async def test_the_two_eras_do_not_share_an_outcome() -> None:
     runs = Runs()
     async with talk_to(runs.server()) as talk:

@@ -122,7 +122,8 @@ def read_key(facts: RequestFacts, params: Model) -> CallKey | None:
         raise malformed(IDEMPOTENCY_KEY)
     if repeat_of is not None and (not isinstance(repeat_of, str) or len(repeat_of) > MAX_KEY):
         raise malformed(REPEAT_OF)
-    owner = b"\0" if facts.principal is None else b"\1%b\0" % facts.principal.encode()
+    # Of one length, as a name and a key may have any characters: no other pair is the same text.
+    owner = b"\0" if facts.principal is None else b"\1" + short_digest(facts.principal.encode())
     # The result of another revision looks different, so the revision is a part of what is asked for.
     request = f"{facts.protocol_version} {request_digest(params)}"
     return CallKey(short_digest(owner + key.encode()), short_digest(request.encode()), repeat_of, facts.principal)
