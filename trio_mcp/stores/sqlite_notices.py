@@ -27,6 +27,11 @@ from ..storage import MISSED, MOST_NOTICE, Missed, Notice, notice_of
 # If the second send finds the queue full again, the receiver has yet to take something, and finds the file then.
 
 SUFFIX: Final = ".notices"
+MOST_ADDRESS: Final = 103
+"""Bytes that the address of a socket may have on each system; Linux has room for four more."""
+NAME_BYTES: Final = len(f"/{'0' * 16}{SUFFIX}")
+DESCRIPTORS: Final = "/proc/self/fd"
+"""A short way to open folders, which Linux has."""
 WAKE: Final = b""
 """A datagram that says nothing but that there may be a file."""
 
@@ -104,9 +109,12 @@ def missed_beside(path: Path) -> Path:
 
 @contextlib.contextmanager
 def reached(folder: Path) -> Iterator[str]:
-    """Return a short path of a folder: the address of a socket has at most 107 bytes."""
+    """Return a path of a folder that is short enough for the addresses of the sockets in it, where the system has one."""
+    if len(os.fsencode(folder)) + NAME_BYTES <= MOST_ADDRESS:
+        yield str(folder)
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{descriptor}"
+        yield f"{DESCRIPTORS}/{descriptor}"
     finally:
         os.close(descriptor)
