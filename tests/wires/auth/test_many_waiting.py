@@ -1,10 +1,11 @@
-"""A thousand connections that wait for a slow provider, beside callers who are served."""
+"""A thousand connections that wait for a slow provider, and ten thousand invalid tokens, beside callers who are served."""
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -23,6 +24,8 @@ from trio_mcp.testing import TestIssuer
 CONNECTIONS = 1_000
 LIMIT = 60.0
 CALLS = 200
+FORGERS = 16
+FORGED = 10_000
 
 
 class SlowProvider:
@@ -81,6 +84,23 @@ async def latencies(url: str, token: str) -> list[float]:
     return taken
 
 
+async def send_many(url: str, tokens: Sequence[str]) -> set[int]:
+    """Send calls with these tokens, one after another; return the statuses."""
+    body, headers = modern_call("read")
+    del headers["host"]
+    async with httpx2.AsyncClient(timeout=LIMIT) as http:
+        return {
+            (await http.post(url, json=body, headers={**headers, "authorization": f"Bearer {token}"})).status_code
+            for token in tokens
+        }
+
+
+def show(before: Sequence[float], after: Sequence[float]) -> None:
+    """Print what others cost a caller. It is not asserted: other programs use the machine."""
+    print(f"median {statistics.median(before) * 1e3:.2f} ms, then {statistics.median(after) * 1e3:.2f} ms")
+    print(f"p99 {sorted(before)[-3] * 1e3:.2f} ms, then {sorted(after)[-3] * 1e3:.2f} ms")
+
+
 async def test_connections_that_wait_for_a_slow_provider_leave_the_others_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -104,6 +124,45 @@ async def test_connections_that_wait_for_a_slow_provider_leave_the_others_alone(
             slow.released.set()
             answers = [bytes(await stream.receive_some(64)) for stream in streams]
     assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in answers)
-    # Shown, and not asserted: other programs use the machine.
-    print(f"median alone {statistics.median(alone) * 1e3:.2f} ms, beside {statistics.median(beside) * 1e3:.2f} ms")
-    print(f"p99 alone {sorted(alone)[-3] * 1e3:.2f} ms, beside {sorted(beside)[-3] * 1e3:.2f} ms")
+    show(alone, beside)
+
+
+async def test_ten_thousand_invalid_tokens_are_refused_and_fetch_keys_once_while_a_caller_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home, port, statuses = TestIssuer(), free_port(), set[int]()
+    resource, fetched = f"http://127.0.0.1:{port}/mcp", list[str]()
+
+    async def fetch(url: str, reach: Reach, **_: object) -> Reply:
+        fetched.append(url)
+        return Reply(200, {"content-type": "application/json"}, json.dumps(home.jwks).encode())
+
+    monkeypatch.setattr("trio_mcp.auth.server.jwks.fetch", fetch)
+    verifier = jwt(home.url, jwks=f"{home.url}/jwks")
+    good = home.token("alice", audience=resource)
+    # Of another issuer that claims the name of this one: its keys are unknown.
+    forged = TestIssuer(home.url).token("mallory", audience=resource)
+
+    async def beside(token: str) -> list[float]:
+        """Return how long the calls of a caller take while others send this token with other ends."""
+        head, payload, signature = token.split(".")
+        tokens = [f"{head}.{payload}.{number:04}{signature[4:]}" for number in range(FORGED // FORGERS)]
+        async with trio.open_nursery() as nursery:
+
+            async def send_all() -> None:
+                statuses.update(await send_many(url, tokens if token == forged else [token] * len(tokens)))
+
+            for _ in range(FORGERS):
+                nursery.start_soon(send_all)
+            return await latencies(url, good)
+
+    async with serving(ProtectedResource(resource, verifier), port) as url:
+        with trio.fail_after(LIMIT):
+            beside_valid = await beside(good)
+            assert statuses == {200}
+            statuses.clear()
+            beside_forged = await beside(forged)
+    assert statuses == {401}
+    # One for the first token, and at most one more for a key that was not there.
+    assert len(fetched) <= 2
+    show(beside_valid, beside_forged)
