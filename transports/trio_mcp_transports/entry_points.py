@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pkgutil import resolve_name
+from socket import socket
 from typing import Final, cast
 
 from trio_mcp.session.channel import AnyChannel
-from trio_mcp.session.transport import Transport
+from trio_mcp.session.transport import ListeningTransport, Transport
 
 PACKAGE: Final = "trio_mcp_transports"
 
@@ -25,10 +26,12 @@ class LazyTransport:
 
     Args:
         serve, connect: where the two functions are, as `module:function`, relative to this package.
+        listen: the same for `ListeningTransport`.
     """
 
     _serve: str
     _connect: str
+    _listen: str = ""
 
     @property
     def serve(self) -> Callable[..., Awaitable[None]]:
@@ -42,8 +45,15 @@ class LazyTransport:
             "Callable[..., AbstractAsyncContextManager[AnyChannel]]", resolve_name(f"{PACKAGE}.{self._connect}")
         )
 
+    @property
+    def listen(self) -> Callable[[str, int], Awaitable[list[socket]]]:
+        """The function that opens the sockets to listen on; its module is loaded now."""
+        return cast("Callable[[str, int], Awaitable[list[socket]]]", resolve_name(f"{PACKAGE}.{self._listen}"))
 
-http: Final[Transport] = LazyTransport("http.server.serve:serve_http", "http.client.channel:connect")
+
+http: Final[ListeningTransport] = LazyTransport(
+    "http.server.serve:serve_http", "http.client.channel:connect", "listening:listening_sockets"
+)
 memory: Final[Transport] = LazyTransport("memory:serve", "memory:connect")
 sse: Final[Transport] = LazyTransport("http.server.serve:serve_sse", "sse.client:connect_sse")
 stdio: Final[Transport] = LazyTransport("stdio.server:serve", "stdio.client:connect")

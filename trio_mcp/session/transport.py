@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iter
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from socket import socket
 from typing import Final, Literal, Never, Protocol, TypeAlias, cast
 
 from ..base.checks import keyword_names, nearest
@@ -156,6 +157,15 @@ class Transport(Protocol):
     @property
     def connect(self) -> Callable[..., AbstractAsyncContextManager[AnyChannel]]:
         """`async with connect(target, **options) as channel` opens a connection, and closes it on every way out."""
+        ...
+
+
+class ListeningTransport(Transport, Protocol):
+    """A transport whose servers may share the sockets that they listen on."""
+
+    @property
+    def listen(self) -> Callable[[str, int], Awaitable[list[socket]]]:
+        """`await listen(host, port)` returns sockets that listen. Raises `CannotListen`."""
         ...
 
 

@@ -18,9 +18,10 @@ import trio
 from serving import IMPORTS, SOON, START, served
 
 from trio_mcp import Client, Server
+from trio_mcp.base.service_notices import notify
 from trio_mcp.errors import ConfigurationError
 from trio_mcp_transports.http import serve_http
-from trio_mcp_transports.http.server.serve import activated_sockets, notify
+from trio_mcp_transports.systemd import activated_sockets, watchdog_seconds
 
 HERE = Path(__file__).parent
 APP = HERE / "activated_app.py"
@@ -82,6 +83,30 @@ async def test_sockets_of_systemd_are_served_and_it_hears_of_the_start_and_the_e
             assert await received(notified) == b"STOPPING=1"
             with trio.fail_after(SOON):
                 assert await process.wait() == 0
+
+
+async def test_systemd_hears_again_and_again_that_the_event_loop_turns(tmp_path: Path) -> None:
+    news = str(tmp_path / "notify.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified, listening() as sock:
+        notified.bind(news)
+        notified.setblocking(False)
+        async with activated(sock, NOTIFY_SOCKET=news, WATCHDOG_USEC="200000"):
+            heard = [await received(notified) for _ in range(4)]
+    assert heard.count(b"WATCHDOG=1") == 3
+    assert b"READY=1" in heard
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many", "9" * 20])
+def test_a_wrong_limit_of_the_watchdog_is_an_error(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", limit)
+    with pytest.raises(ConfigurationError):
+        watchdog_seconds()
+
+
+def test_the_watchdog_of_another_process_is_none_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+    monkeypatch.setenv("WATCHDOG_PID", "1")
+    assert watchdog_seconds() is None
 
 
 async def test_a_socket_that_the_network_reaches_needs_allowed_hosts(monkeypatch: pytest.MonkeyPatch) -> None:

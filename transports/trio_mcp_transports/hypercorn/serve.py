@@ -8,15 +8,14 @@ which is why there is a hard end.
 
 from __future__ import annotations
 
-import errno
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
@@ -24,26 +23,24 @@ from hypercorn.trio.run import worker_serve
 from hypercorn.typing import ASGIFramework
 
 from trio_mcp.base.logs import peer_logger
-from trio_mcp.session.transport import CannotListen
 
 from ..asgi.adapter import Message, Receive, Scope, Send
 from ..asgi.authentication import log_failures
 from ..hard_end import HardEnd
+from ..listening import bind_sockets
 from ..signals import is_repeat, noticed_in_thread, signal_handlers, unignored_signals
+from ..systemd import keep_watchdog, watchdog_seconds
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
 from .worker import AsgiApp, LifespanWrapper, install
 
 logger = peer_logger("trio_mcp.http")
 
-Address: TypeAlias = tuple[str | int | bytes, ...]
-
 AFTER_DRAIN: Final = 1.0
 LIFESPAN_TIMEOUT: Final = 3.0
 HARD_END_AFTER: Final = 5.0
 # EX_SOFTWARE of sysexits.h, so that a supervisor can tell it from the crash of an app.
 HARD_END_STATUS: Final = 70
-UNUSABLE_ADDRESS_ERRNOS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 async def serve_asgi(
@@ -91,6 +88,7 @@ async def serve_asgi(
     """
     install()
     config = guarded_config() if config is None else config
+    watchdog = watchdog_seconds()
     bound = await bind_sockets(host, port) if sockets is None else list(sockets)
     config.listen_on(bound)
     config.graceful_timeout = drain
@@ -104,6 +102,7 @@ async def serve_asgi(
                 if received is not None:
                     nursery.start_soon(shutdown.follow_signals, received, nursery.cancel_scope)
                 nursery.start_soon(shutdown.run)
+                nursery.start_soon(keep_watchdog, watchdog)
                 await worker_serve(
                     ASGIWrapper(cast(ASGIFramework, shutdown.guard_lifespan(app))),
                     config,
@@ -238,53 +237,3 @@ def watched_signals(numbers: Sequence[signal.Signals], seconds: float) -> Genera
 
         with signal_handlers(numbers, arm_and_receive), noticed_in_thread(numbers, partial(hard_end.arm, seconds)):
             yield received
-
-
-async def bind_sockets(host: str, port: int) -> list[socket.socket]:
-    """Stream sockets bound to every usable address of `host`, all with the same port; not listening yet.
-
-    Raises:
-        CannotListen: the port is taken, or no address of `host` is ours; the message says which. No socket is left open.
-    """
-    try:
-        found = await trio.socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return bind_all([(family, address) for family, _, _, _, address in found], port)
-    except OSError as error:
-        reason = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror
-        raise CannotListen(error.errno, f"cannot listen on {host}, port {port}: {reason}") from None
-
-
-def bind_all(addresses: Sequence[tuple[int, Address]], port: int) -> list[socket.socket]:
-    bound: list[socket.socket] = []
-    unusable: OSError | None = None
-    with ExitStack() as undo:
-        for family, address in addresses:
-            # With port 0 the first socket gets a free port, and the others must take the same one: clients try all
-            # addresses of a name.
-            chosen = bound[0].getsockname()[1] if bound else port
-            try:
-                bound.append(undo.enter_context(bind(family, (address[0], chosen, *address[2:]))))
-            except OSError as error:
-                # A name may resolve to an address that this host does not have (`::1` without IPv6). It is skipped if
-                # another one works.
-                if error.errno not in UNUSABLE_ADDRESS_ERRNOS:
-                    raise
-                unusable = error
-        if unusable is not None and not bound:
-            raise unusable
-        undo.pop_all()
-    return bound
-
-
-def bind(family: int, address: Address) -> socket.socket:
-    with ExitStack() as undo:
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        undo.callback(sock.close)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            # Without it `::` would take IPv4 too on Linux, and binding `0.0.0.0` after it would fail.
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.setblocking(False)
-        sock.bind(address)
-        undo.pop_all()
-    return sock
