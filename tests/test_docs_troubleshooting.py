@@ -47,7 +47,6 @@ FOREIGN = {
     "SQLite objects created in a thread can only be used in that same thread": "SQLite's module of Python",
     "ImportError": "Python",
     "-w 2": "an option of hypercorn",
-    "No such option '--workers'": "click",
 }
 """Messages of programs that are not here, or whose source is not Python."""
 
@@ -118,11 +117,6 @@ def test_files_that_cannot_be_loaded(
     if file in FILES:
         (tmp_path / file).write_text(FILES[file])
     assert main(["run", str(tmp_path / file)]) == 3
-    said(capsys.readouterr().err)
-
-
-def test_mistakes_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "app.py", "--workers", "4"]) == 2
     said(capsys.readouterr().err)
 
 

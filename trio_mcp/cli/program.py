@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The command line could not be read, so it is not known whether this is an option or the value of one.
     as_json = "--json" in words
     try:
-        return int(program.main(words, prog_name="trio-mcp", standalone_mode=False) or 0)
+        return int(program.main(words, prog_name="trio-mcp", standalone_mode=False, obj=words) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         sys.stderr.write(f"{error.format_message()}\n")
         return Status.USAGE
@@ -146,15 +146,15 @@ def usage_text(error: click.UsageError) -> str:
 STDIO: Final = "trio-mcp run serves stdin and stdout; over HTTP it is: trio-mcp serve"
 HTTP: Final = "trio-mcp serve serves HTTP and WebSocket; on stdin and stdout it is: trio-mcp run"
 RELOAD: Final = "trio-mcp dev serves a file and reloads it when it changes"
-ONE_PROCESS: Final = "a server is one process; start several behind a proxy"
+WORKERS: Final = "only trio-mcp serve has workers, which serve HTTP"
 OTHER_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "run": {
         **dict.fromkeys(("--host", "--path", "--port", "--transport"), STDIO),
         "--reload": RELOAD,
-        "--workers": ONE_PROCESS,
+        "--workers": WORKERS,
     },
-    "serve": {"--reload": RELOAD, "--transport": HTTP, "--workers": ONE_PROCESS},
-    "dev": {"--reload": "trio-mcp dev reloads without it", "--workers": ONE_PROCESS},
+    "serve": {"--reload": RELOAD, "--transport": HTTP},
+    "dev": {"--reload": "trio-mcp dev reloads without it", "--workers": WORKERS},
     "call": {"--tool": "the name of the tool follows the target, without an option"},
 }
 """Options of other programs, by command, and what to write instead."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from .. import session, types
 from ..base.checks import check_callable, check_instance, check_int, check_seconds, check_str, mistake, names_options
@@ -122,6 +124,31 @@ def characters(block: Block) -> int:
         case _:
             return TOKENS_PER_MEDIUM * CHARACTERS_PER_TOKEN
 
+
+class Workplace(NamedTuple):
+    """What a process that is one of several workers shares with the others.
+
+    Attributes:
+        folder: a private folder, which goes with the parent of the workers.
+        announces: it says where the server is; the others do not.
+    """
+
+    folder: Path
+    announces: bool
+
+    @property
+    def store(self) -> str:
+        """The store of servers that name none."""
+        return f"sqlite:{self.folder / 'state.db'}"
+
+    @property
+    def keys_file(self) -> Path:
+        """The file with the keys of that store, if there are no others. No other store is sealed with them."""
+        return self.folder / "keys"
+
+
+WORKPLACE: Final[ContextVar[Workplace | None]] = ContextVar("WORKPLACE", default=None)
+"""None in a process that is no worker."""
 
 MAX_NODE: Final = 64
 """Characters of the name of a process."""

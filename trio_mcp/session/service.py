@@ -6,6 +6,7 @@ limits and its directory of calls that modern clients may carry forward from any
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
@@ -27,6 +28,7 @@ from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_superviso
 from ..runtime.loop_turn import LoopTurn
 from ..storage import SharedStore, Store
 from ..stores import open_store
+from ..stores.opening import VARIABLE as STORE_VARIABLE
 from ..types import Implementation, Model, ServerCapabilities, declares
 from . import tasks
 from .calls.call import Plan, RequestCheck, Route
@@ -35,7 +37,7 @@ from .calls.facts import RequestFacts
 from .calls.services import CallOffers, CallServices
 from .channel import MessageChannel
 from .envelope import ANONYMOUS, QUEUE_SIZE, Caller, Envelope, MessageMiddleware, Peer, sent_size
-from .options import ServiceOptions
+from .options import WORKPLACE, ServiceOptions
 from .subscriptions import Follower, Subscriptions
 
 if TYPE_CHECKING:
@@ -321,9 +323,13 @@ async def open_service(
         ConfigurationError: `TRIO_MCP_KEYS` holds no keys, or the store cannot be opened.
     """
     options = options or ServiceOptions()
-    keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
+    # Before any nursery, which would wrap the error.
+    home, keys = options.home, options.keys or KeyRing.from_environment()
+    workplace = WORKPLACE.get()
+    if home is None and workplace is not None and not os.environ.get(STORE_VARIABLE):
+        home, keys = workplace.store, keys or KeyRing.parse(workplace.keys_file.read_text())
     async with (
-        open_store(options.home, keys, options.memory, offers.identity.name) as store,
+        open_store(home, keys, options.memory, offers.identity.name) as store,
         open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor,
     ):
         service = Service(supervisor, offers, options, keys, store, channel)

@@ -88,6 +88,10 @@ class StreamPart(NamedTuple):
     is_last: bool
 
 
+class BrokenOff(Exception):
+    """The rest of a response cannot be had. Its connection is closed, which shows the client that it is not complete."""
+
+
 class OpenResponse(Response):
     """The response to a request whose call may still run. Who sends it `watch`es it, again and again:
 
@@ -144,7 +148,11 @@ class OpenResponse(Response):
         raise NotImplementedError
 
     async def wait_part(self) -> StreamPart:
-        """Return what is to be sent now of a stream. After a cancel, nothing but `lose` may be called."""
+        """Return what is to be sent now of a stream. After a cancel, nothing but `lose` may be called.
+
+        Raises:
+            BrokenOff: the rest cannot be had.
+        """
         raise NotImplementedError
 
     def end_response(self) -> None:

@@ -28,7 +28,7 @@ import trio
 from ..asgi.access import Headers
 from ..asgi.access_log import AccessRecord
 from ..asgi.requests import Expiry
-from ..asgi.responses import KnownResponse, OpenResponse, StreamPart
+from ..asgi.responses import BrokenOff, KnownResponse, OpenResponse, StreamPart
 from .body import SentBody
 from .connections import ConnectionFacts
 from .request_head import RequestHead
@@ -299,6 +299,9 @@ class OpenRequest:
         part: StreamPart | None = None
         try:
             part = await response.wait_part()
+        except BrokenOff:
+            # Who raises it has logged why.
+            pass
         except Exception as error:  # noqa: BLE001
             self._owner.log_failure(error)
         finally:

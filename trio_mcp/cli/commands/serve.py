@@ -20,6 +20,7 @@ from ...http import Tls
 from ...http.authenticator import Authenticator
 from ...server.running import run_process
 from ...session import SharedServer, find_transport
+from ...session.options import WORKPLACE
 from ...stores.opening import VARIABLE as STORE_VARIABLE, has_namespaces
 from ..arguments import Seconds, TargetText, UrlPath, WholeNumber, format_option, header_option, level_option
 from ..command import CommandError, Status, command
@@ -44,6 +45,7 @@ examples:
   trio-mcp serve travel.py --store redis://cache:6379/0
   trio-mcp serve 'npx -y some-mcp-server'
   trio-mcp serve /travel=travel.py /shop=shop.py
+  trio-mcp serve travel.py --workers 4
 
 WebSocket clients find it under the same URL with ws:// in place of http://. Several servers in one process are each given a path:
 the first one of the last example is at http://127.0.0.1:8000/travel/mcp.
@@ -178,6 +180,14 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
     metavar="ADDRESS",
     help="A proxy, or a network of them, whose X-Forwarded-* headers are believed; repeatable.",
 )
+@click.option(
+    "--workers",
+    type=WholeNumber(1, 64),
+    default=1,
+    show_default=True,
+    metavar="NUMBER",
+    help="The number of processes that serve, one for each core.",
+)
 @click.option("--access-log", is_flag=True, help="Log each HTTP request.")
 @level_option
 @format_option
@@ -194,6 +204,7 @@ def command_line(
     scopes: Sequence[str],
     root_path: str | None,
     trusted_proxies: Sequence[str],
+    workers: int,
     access_log: bool,
     no_sessions: bool,
     store: str | None,
@@ -211,6 +222,14 @@ def command_line(
     # Requests are logged at "info": with a higher level the access log would be invisible.
     level = "info" if access_log and log_level is None and not debug else log_level
     set_up_logging(debug=debug, level=level, format=log_format)
+    workplace = WORKPLACE.get()
+    if workers > 1 and workplace is None:
+        with http_errors():
+            if sse:
+                raise CommandError(
+                    "--sse needs one worker: a message of HTTP+SSE comes on another connection than its stream"
+                )
+            return serve_with_workers(targets, workers, http)
     # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
     given = {
         "root_path": root_path,
@@ -219,6 +238,8 @@ def command_line(
         "sessions": False if no_sessions else None,
     }
     options = {**http, **given, "sse_path": "/sse" if sse else None, "tls": tls_of(certfile, keyfile)}
+    if workplace is not None:
+        options["announce"] = workplace.announces
     by_path = paths_of(targets)
     use_store(store, len(by_path))
     with http_errors():
@@ -249,6 +270,22 @@ def use_store(given: str | None, servers: int) -> None:
             f"a file is the store of one server, and these are {servers}: name the URL of a database, or one file in each server "
             "as ServiceOptions(store=...)"
         )
+
+
+def serve_with_workers(targets: Sequence[str], workers: int, http: Mapping[str, object]) -> int:
+    """Serve one server of a file in several processes; return the exit status.
+
+    Raises:
+        CommandError: it is not one server of a file.
+    """
+    if paths_of(targets) or not isinstance(read_target(targets[0]), PythonTarget):
+        raise CommandError(
+            "--workers is for one server of a Python file: what a URL or a command names keeps a connection for each session, "
+            "and several servers are several commands"
+        )
+    words: Sequence[str] = click.get_current_context().obj
+    parent = import_module("..workers", __package__)
+    return int(parent.serve_with_workers(words, workers, http["host"], http["port"], http["drain"]))
 
 
 def tls_of(certfile: str | None, keyfile: str | None) -> Tls | None:

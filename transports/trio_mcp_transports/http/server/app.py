@@ -8,7 +8,7 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
@@ -25,8 +25,9 @@ from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request as RpcRequest
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import CancelReason
-from trio_mcp.session import Caller, Peer, ServerSession, Service, SharedServer, make_session
+from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Service, SharedServer, make_session
 from trio_mcp.session.event_loop import move_to_trio, works_on_asyncio
+from trio_mcp.session.options import WORKPLACE
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
@@ -40,6 +41,7 @@ from ...asgi.responses import KnownResponse, Response, rejection_of
 from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
+from .. import link
 from ..sessions.endpoint import LegacyEndpoint, legacy_endpoint
 from ..sessions.stateless import StatelessEndpoint
 from .entrance import MessageReader, ServedApp
@@ -116,13 +118,15 @@ class McpApp(ServedApp):
         self.unknown: list[str] = []
         self._custom = CustomRoutes(options.routes, self.limits.body_seconds, self._records)
         self._running: AppState | None = None
+        self._elsewhere: link.elsewhere.Elsewhere | None = None
+        """Passes on what other workers have; None in a process that is no worker."""
         self._routes: dict[str, Mapping[str, Route]] = {}
         paths = self._paths
         if paths.streamable is not None:
             self._main_path = paths.streamable
             of_sessions: dict[str, Route] = {
-                "GET": lambda running, incoming: running.legacy.get(incoming),
-                "DELETE": lambda running, incoming: running.legacy.delete(incoming),
+                "GET": self._get,
+                "DELETE": self._delete,
             }
             self._routes[paths.streamable] = {"POST": self._post, **(of_sessions if options.sessions else {})}
         if paths.sse is not None:
@@ -148,6 +152,8 @@ class McpApp(ServedApp):
             quota.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
+        if self._elsewhere is not None:
+            self._elsewhere.end_streams()
         running.sse.sessions.close_streams()
         with trio.move_on_after(DRAIN_SECONDS):
             await running.websockets.close()
@@ -214,12 +220,18 @@ class McpApp(ServedApp):
                 in_residence(self.residence),
                 self.server.open_service() as service,
                 trio.open_nursery() as nursery,
+                AsyncExitStack() as stack,
             ):
                 legacy = self._legacy_endpoint(service, nursery)
                 websockets = WebSockets(service, self.limits)
                 sse = SseEndpoint(service, self.limits, self._paths.messages, partial(self._reader.read, service))
                 self._running = AppState(service, make_session(service, shared_channel=False), legacy, websockets, sse)
                 nursery.start_soon(legacy.sessions.reap)
+                workplace, shared = WORKPLACE.get(), service.calls.log_store
+                if workplace is not None and shared is not None:
+                    links = link.elsewhere.open_links(workplace, service, shared, self.limits.body, self)
+                    self._reader.keeps_bodies = True
+                    self._elsewhere = await stack.enter_async_context(links)
                 if self.authentication is not None:
                     nursery.start_soon(self.authentication.run)
                 try:
@@ -227,8 +239,9 @@ class McpApp(ServedApp):
                     await self.drain(0)
                     legacy.sessions.end_all(CancelReason.SHUTDOWN)
                     sse.sessions.end_all(CancelReason.SHUTDOWN)
+                    await stack.aclose()
                 finally:
-                    self._running = None
+                    self._running = self._elsewhere = None
                     self._records.close()
                     nursery.cancel_scope.cancel()
         except Exception as error:
@@ -348,8 +361,17 @@ class McpApp(ServedApp):
         allowed = ", ".join(dict.fromkeys([*self._methods(request), "OPTIONS"]))
         return KnownResponse(204, headers=[(b"allow", allowed.encode())])
 
+    async def _get(self, running: AppState, incoming: AuthorizedRequest) -> Response:
+        return await self._serve_session(incoming, partial(running.legacy.get, incoming))
+
+    async def _delete(self, running: AppState, incoming: AuthorizedRequest) -> Response:
+        return await self._serve_session(incoming, partial(running.legacy.delete, incoming))
+
+    async def _serve_session(self, incoming: AuthorizedRequest, here: Callable[[], Awaitable[Response]]) -> Response:
+        return await (here() if self._elsewhere is None else self._elsewhere.serve_session(incoming, here))
+
     async def _post(self, running: AppState, incoming: AuthorizedRequest) -> Response:
-        """Read the message of a POST, process it, and return the response."""
+        """Read the message of a POST, process it, or let the worker do it that has what it is about; return the response."""
         if not incoming.is_usual:
             self._post_checks.check(incoming.peer.headers)
         account = running.service.open_account(incoming.peer)
@@ -359,9 +381,17 @@ class McpApp(ServedApp):
             # Hardly any is waited for.
             if account.drawn:
                 account.close()
-        record, message = incoming.request.record, envelope.message
+        record = incoming.request.record
         if record is not None:
-            record.rpc = getattr(message, "method", None)
+            record.rpc = getattr(envelope.message, "method", None)
+        if self._elsewhere is None:
+            return await self._process(running, incoming, envelope)
+        here = partial(self._process, running, incoming, envelope)
+        return await self._elsewhere.serve_message(envelope, incoming, here)
+
+    async def _process(self, running: AppState, incoming: AuthorizedRequest, envelope: Envelope[Received]) -> Response:
+        """Process the message of a POST, and return the response."""
+        message = envelope.message
         # A call draws what it keeps of the message from a separate account: counted in both, a message that was found to have
         # room would be refused after it was parsed.
         headers = envelope.peer.headers
@@ -380,6 +410,27 @@ class McpApp(ServedApp):
         except ProtocolError as error:
             error.request_id = message.id if isinstance(message, RpcRequest) else None
             raise
+
+    # requests that other workers have passed on
+
+    @property
+    def is_leaving(self) -> bool:
+        return self._draining
+
+    def has_session(self, session_id: str) -> bool:
+        return self._running is not None and self._running.legacy.sessions.knows(session_id)
+
+    async def serve_forwarded(self, incoming: AuthorizedRequest) -> Response:
+        running = self._started()
+        match incoming.request.method:
+            case "GET":
+                return await running.legacy.get(incoming)
+            case "DELETE":
+                return await running.legacy.delete(incoming)
+            case _:
+                with running.service.open_account(incoming.peer) as account:
+                    envelope = await self._reader.read(running.service, incoming, account)
+                return await self._process(running, incoming, envelope)
 
     async def _upgrade(self, request: Request) -> Response:
         """Return what serves a WebSocket on the same path."""

@@ -201,9 +201,13 @@ class MessageReader:
 
     Args:
         authentication: of their senders.
+
+    Attributes:
+        keeps_bodies: they stay with their requests, which may be passed on.
     """
 
     def __init__(self, limits: HttpLimits, authentication: Authentication) -> None:
+        self.keeps_bodies = False
         self._limits = limits
         self._authentication = authentication
         self._json_limits = JsonLimits(max_bytes=limits.body, max_values=limits.values)
@@ -219,6 +223,8 @@ class MessageReader:
         if body is None or len(body) > limits.body:
             await move_to_trio()
             body = await read_body(incoming.request, limits.body, limits.body_seconds, account)
+            if self.keeps_bodies:
+                incoming.request.body.whole = body
         # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
         try:
             measured = measure(body, self._json_limits)

@@ -120,6 +120,10 @@ class LeftSession:
     """As the earlier process left it."""
 
 
+class SessionHeld(HttpRejection):
+    """A request names a session that another process has, or is taking over."""
+
+
 class SessionHome:
     """The sessions of one application in its store.
 
@@ -375,10 +379,10 @@ class SessionHome:
             return None
         return LeftCall(record.key, call, await left_run(self.store, record.key, self._records))
 
-    def busy(self) -> HttpRejection:
+    def busy(self) -> SessionHeld:
         """Return the rejection of a request for a session that cannot be had now."""
         text = "This session is held by another process of the server. Try again in a moment."
-        return HttpRejection(503, text, code=SERVER_BUSY)
+        return SessionHeld(503, text, code=SERVER_BUSY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,169 @@
+"""`trio-mcp serve --workers`: one server in several processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+from command import refused
+from crew import SERVER, Crew, crew, files, is_running, serving, until
+from serving import START
+
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc for the workers")
+
+YES = {"action": "accept", "content": {"value": True}}
+
+
+@pytest.fixture
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a short name: sockets are in it."""
+    return tmp_path_factory.mktemp("w")
+
+
+async def asked(crew: Crew, tool: str) -> dict[str, object]:
+    """Call a tool that asks; return what its next leg brings."""
+    result = (await crew.post("tools/call", name=tool, arguments={}))["result"]
+    assert result["resultType"] == "input_required"
+    return {"requestState": result["requestState"], "inputResponses": dict.fromkeys(result["inputRequests"], YES)}
+
+
+async def gone(pids: set[int]) -> None:
+    await until(lambda: not any(map(is_running, pids)))
+
+
+async def test_every_worker_serves_and_the_url_is_printed_once(short: Path) -> None:
+    async with serving(short) as crew:
+        found: set[str] = set()
+        with trio.fail_after(START):
+            while len(found) < 3:
+                found.add(await crew.call("where"))
+        assert set(map(int, found)) == crew.pids
+        assert sum("serves MCP at" in line for line in crew.said) == 1
+
+
+async def test_a_call_that_can_be_replayed_goes_on_at_any_worker(short: Path) -> None:
+    async with serving(short) as crew:
+        ended = set()
+        for _ in range(20):
+            ended.add(await crew.call("book", **await asked(crew, "book")))
+        assert len(ended) > 1
+        assert all(text.startswith("accept ") for text in ended)
+
+
+async def test_a_key_gives_the_outcome_of_the_first_run_at_any_worker(short: Path) -> None:
+    async with serving(short) as crew:
+        for key in range(5):
+            meta = {IDEMPOTENCY_KEY: f"k{key}"}
+            assert len({await crew.call("where", meta) for _ in range(6)}) == 1
+
+
+async def test_a_worker_that_is_killed_is_replaced_and_its_calls_go_on_elsewhere(short: Path) -> None:
+    async with serving(short) as crew:
+        before = crew.pids
+        rest = [await asked(crew, "book") for _ in range(9)]
+        victim = min(before)
+        os.kill(victim, signal.SIGKILL)
+        assert [(await crew.call("book", **each)).split()[0] for each in rest] == ["accept"] * 9
+        await crew.hear("another one starts")
+        await until(lambda: len(crew.pids) == 3)
+        assert before - crew.pids == {victim}
+
+
+async def test_sighup_replaces_all_workers_and_no_call_fails(short: Path) -> None:
+    async with serving(short) as crew:
+        before, served = crew.pids, 0
+        crew.process.send_signal(signal.SIGHUP)
+        with trio.fail_after(60):
+            while before & crew.pids:
+                assert int(await crew.call("where")) > 0
+                served += 1
+        assert served > 10
+        assert len(crew.pids) == 3
+        assert sum("serves MCP at" in line for line in crew.said) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_all_workers_and_leaves_no_folder(short: Path, number: signal.Signals) -> None:
+    async with serving(short) as crew:
+        workers = crew.pids
+        assert [*files(short).values()] == [0o700]
+        assert await crew.end(number) == 0
+        await gone(workers)
+        assert files(short) == {}
+
+
+async def test_workers_end_when_their_parent_is_killed(short: Path) -> None:
+    async with serving(short, "--drain", "1") as crew:
+        workers = crew.pids
+        crew.process.kill()
+        await crew.hear("SIGTERM: draining", times=3, seconds=2)
+        await gone(workers)
+
+
+async def test_a_worker_whose_event_loop_does_not_turn_is_killed_and_replaced(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        async with trio.open_nursery() as nursery:
+
+            async def hang() -> None:
+                await crew.call("block", arguments={"seconds": 60})
+
+            before = crew.pids
+            nursery.start_soon(hang)
+            await crew.hear("is killed: its event loop", seconds=40)
+            nursery.cancel_scope.cancel()
+        await crew.hear("another one starts")
+        assert len(before & crew.pids) == 1
+
+
+async def test_a_file_that_cannot_be_loaded_ends_the_parent_with_its_error(short: Path) -> None:
+    file = short / "broken.py"
+    file.write_text("raise ValueError('no plan')")
+    async with crew(short, server=file) as started:
+        with trio.fail_after(START):
+            assert await started.process.wait() == 3
+        await started.hear("no plan", times=4)
+        assert [*files(short)] == ["broken.py"]
+
+
+async def test_a_new_version_that_cannot_be_loaded_leaves_the_workers_as_they_are(short: Path) -> None:
+    file = short / "app.py"
+    file.write_text(SERVER.read_text())
+    async with serving(short, server=file, workers=2) as crew:
+        before = crew.pids
+        file.write_text("raise ValueError('no plan')")
+        crew.process.send_signal(signal.SIGHUP)
+        await crew.hear("the others stay")
+        assert int(await crew.call("where")) in before
+        assert crew.pids == before
+
+
+async def test_a_store_of_the_file_still_needs_its_own_keys(short: Path) -> None:
+    file = short / "app.py"
+    text = SERVER.read_text().replace('version="1")', f'version="1", options=ServiceOptions(store="{short / "s.db"}"))')
+    file.write_text(text.replace("import Context, Server", "import Context, Server, ServiceOptions"))
+    async with crew(short, server=file, workers=2) as started:
+        with trio.fail_after(START):
+            assert await started.process.wait() == 3
+        await started.hear("TRIO_MCP_KEYS")
+
+
+async def test_more_workers_than_processors_are_warned_of(short: Path) -> None:
+    many = len(os.sched_getaffinity(0)) + 1
+    async with crew(short, workers=many) as started:
+        await started.hear("more workers than processors")
+
+
+def test_workers_that_cannot_be_are_refused_with_what_to_write_instead() -> None:
+    for number in ("0", "200", "-1", "two"):
+        assert "1 to 64" in refused(2, "serve", str(SERVER), "--workers", number)
+    assert "one server" in refused(2, "serve", "http://127.0.0.1:9/mcp", "--workers", "2")
+    assert "one server" in refused(2, "serve", f"/a={SERVER}", f"/b={SERVER}", "--workers", "2")
+    assert "--sse" in refused(2, "serve", str(SERVER), "--sse", "--workers", "2")
+    for command in ("run", "dev"):
+        assert "serve" in refused(2, command, str(SERVER), "--workers", "2")

@@ -1,0 +1,191 @@
+"""Legacy sessions and parked calls at a server with several workers: each request comes on a new connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+import trio
+from crew import Crew, Json, serving, until
+from peer import hello
+from serving import START
+
+from trio_mcp.protocol.revisions import NEWEST_LEGACY
+
+# The streams are left before their end.
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning")
+
+YES = {"action": "accept", "content": {"value": True}}
+MANY = 12
+"""Requests of which some reach each of two workers, but for once in two thousand times."""
+
+
+@pytest.fixture
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("w")
+
+
+class Session:
+    """A legacy session, each of whose requests is a new connection."""
+
+    def __init__(self, crew: Crew, id: str) -> None:
+        self.crew = crew
+        self.headers = {"mcp-session-id": id, "mcp-protocol-version": NEWEST_LEGACY}
+        self._count = 0
+
+    async def post(self, message: Json) -> httpx2.Response:
+        return await self.crew.send("POST", json={"jsonrpc": "2.0", **message}, headers=self.headers)
+
+    async def call(self, tool: str, **arguments: object) -> str:
+        self._count += 1
+        params = {"name": tool, "arguments": arguments}
+        response = await self.post({"id": self._count, "method": "tools/call", "params": params})
+        assert response.status_code == 200, response.text
+        text: str = messages(response.text)[-1]["result"]["content"][0]["text"]
+        return text
+
+    @asynccontextmanager
+    async def stream(self, method: str, **request: object) -> AsyncIterator[Stream]:
+        accepting = {"accept": "application/json, text/event-stream", **self.headers}
+        async with httpx2.AsyncClient(timeout=START) as http:
+            async with http.stream(method, self.crew.url, headers=accepting, **request) as response:
+                yield Stream(response)
+
+
+class Stream:
+    """A stream of events, as they come."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self.response = response
+        self.last = ""
+        self._lines = response.aiter_lines()
+
+    async def next(self) -> Json:
+        """Return the next message."""
+        with trio.fail_after(START):
+            async for line in self._lines:
+                if line.startswith("id:"):
+                    self.last = line[3:].strip()
+                if line.startswith("data:") and line[5:].strip():
+                    message: Json = json.loads(line[5:])
+                    return message
+        raise AssertionError("the stream has ended")
+
+
+def messages(text: str) -> list[Json]:
+    """Return the messages in a response, of JSON or of events."""
+    if text.startswith("{"):
+        return [json.loads(text)]
+    return [json.loads(line[5:]) for line in text.splitlines() if line.startswith("data:") and line[5:].strip()]
+
+
+async def opened(crew: Crew) -> Session:
+    params = hello(NEWEST_LEGACY, {"elicitation": {}})
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    response = await crew.send("POST", json=message)
+    session = Session(crew, response.headers["mcp-session-id"])
+    assert (await session.post({"method": "notifications/initialized"})).status_code == 202
+    return session
+
+
+def calling(tool: str, id: int = 77) -> Json:
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}}}
+
+
+async def test_a_session_is_in_one_worker_and_any_worker_serves_it(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        sessions = [await opened(crew) for _ in range(4)]
+        for session in sessions:
+            assert len({await session.call("where") for _ in range(MANY)}) == 1
+
+
+async def test_a_question_on_a_stream_at_one_worker_is_answered_at_any(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        session = await opened(crew)
+        for number in range(MANY):
+            async with session.stream("POST", json=calling("order", 100 + number)) as stream:
+                question = await stream.next()
+                assert question["method"] == "elicitation/create"
+                assert (await session.post({"id": question["id"], "result": YES})).status_code == 202
+                assert (await stream.next())["result"]["content"][0]["text"].startswith("accept ")
+
+
+async def test_a_stream_that_was_left_is_resumed_at_any_worker(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        session = await opened(crew)
+        for number in range(MANY // 2):
+            async with session.stream("POST", json=calling("order", 100 + number)) as stream:
+                question = await stream.next()
+            assert (await session.post({"id": question["id"], "result": YES})).status_code == 202
+            session.headers["last-event-id"] = stream.last
+            async with session.stream("GET") as resumed:
+                assert resumed.response.status_code == 200
+                assert (await resumed.next())["id"] == 100 + number
+            del session.headers["last-event-id"]
+
+
+async def test_a_session_has_one_stream_for_what_belongs_to_no_request_and_ends_with_delete(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        session = await opened(crew)
+        async with session.stream("GET") as stream:
+            assert stream.response.status_code == 200
+            for _ in range(MANY):
+                assert (await crew.send("GET", headers=session.headers)).status_code == 409
+        assert (await crew.send("DELETE", headers=session.headers)).status_code == 204
+        for _ in range(MANY):
+            assert (await session.post({"method": "notifications/initialized"})).status_code == 404
+
+
+async def test_the_session_of_another_id_is_unknown_at_every_worker(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        for _ in range(MANY):
+            unknown = Session(crew, "a" * 32)
+            assert (await unknown.post({"method": "notifications/initialized"})).status_code == 404
+
+
+async def test_a_client_that_leaves_any_worker_cancels_its_modern_call(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        asked = (await crew.post("tools/call", name="order", arguments={}))["result"]
+        leg = {"requestState": asked["requestState"], "inputResponses": dict.fromkeys(asked["inputRequests"], YES)}
+        # A state is bound to its call, so this one is carried on, at the worker where it is parked.
+        assert (await crew.call("order", **leg)).startswith("accept ")
+        for _ in range(4):
+            with trio.move_on_after(0.3):
+                await crew.call("nap", arguments={"seconds": 30})
+        await crew.hear("tools/call nap", times=4)
+
+
+async def test_sessions_of_a_worker_that_was_killed_go_on_in_another(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        sessions = [await opened(crew) for _ in range(6)]
+        homes = [int(await each.call("where")) for each in sessions]
+        assert len({*homes}) == 2
+        os.kill(homes[0], signal.SIGKILL)
+        for session, home in zip(sessions, homes, strict=True):
+            now = int(await session.call("where"))
+            assert (now == home) is (home != homes[0])
+
+
+async def test_a_frozen_worker_holds_its_sessions_up_until_its_parent_has_killed_it(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        sessions = [await opened(crew) for _ in range(6)]
+        homes = [int(await each.call("where")) for each in sessions]
+        os.kill(homes[0], signal.SIGSTOP)
+        await crew.hear("is killed: its event loop")
+        await until(lambda: len(crew.pids) == 2)
+        for session in sessions:
+            assert int(await session.call("where")) != homes[0]
+
+
+async def test_a_long_result_and_a_long_argument_pass_through_any_worker(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        session = await opened(crew)
+        text = "x" * 1_000_000
+        for _ in range(MANY // 2):
+            assert await session.call("echo", text=text) == text

@@ -1,0 +1,408 @@
+"""Links: what one process passes on to another, and what either end must not say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from asgi_peer import AsgiPeer, modern_call, served
+from crashing_store import CrashingStore, Disk
+
+from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import Peer
+from trio_mcp.session.options import WORKPLACE, Workplace
+from trio_mcp_transports.asgi.requests import AuthorizedRequest, Body, Request
+from trio_mcp_transports.asgi.responses import BrokenOff, KnownResponse, Response
+from trio_mcp_transports.http import McpApp, asgi_app
+from trio_mcp_transports.http.link.elsewhere import Front, socket_path
+from trio_mcp_transports.http.link.forwarded import Forwarded
+from trio_mcp_transports.http.link.frames import (
+    CHUNK,
+    HEADER,
+    LIMITS_OF_OWNER,
+    MAX_HEAD,
+    WINDOW_BYTES,
+    Frame,
+    FrameReader,
+    Kind,
+    LinkBroken,
+    encode,
+    limits_of_front,
+)
+from trio_mcp_transports.http.link.link import Link, run_logged
+from trio_mcp_transports.http.link.owner import Owner
+from trio_mcp_transports.http.link.requests import decoded_request, encoded_head, encoded_request
+
+BODY = 1000
+OK = encoded_head(200, [(b"content-type", b"application/json")])
+STREAM = encoded_head(200, [(b"content-type", b"text/event-stream")])
+
+
+def request(
+    headers: Mapping[str, str] | None = None, connection: object = None, body: bytes = b"{}"
+) -> AuthorizedRequest:
+    given = dict(headers or {})
+    sent = Request("POST", "/mcp", given, Body(body), client=("192.0.2.1", 9), connection=connection)
+    caller = Caller("ada", ["books:read"], {"team": "blue"})
+    return AuthorizedRequest(sent, Peer("ada", given, connection, caller), None)
+
+
+# frames
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_frames_are_found_however_their_bytes_are_split(size: int) -> None:
+    data = encode(Kind.HEAD, 1, OK) + encode(Kind.DATA, 1, b"abc") + encode(Kind.END, 1)
+    reader = FrameReader(LIMITS_OF_OWNER)
+    found = [frame for at in range(0, len(data), size) for frame in reader.feed(data[at : at + size])]
+    assert found == [Frame(Kind.HEAD, 1, OK), Frame(Kind.DATA, 1, b"abc"), Frame(Kind.END, 1, b"")]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        HEADER.pack(Kind.DATA, 1, 2**32 - 1),
+        HEADER.pack(Kind.DATA, 1, CHUNK + 1),
+        HEADER.pack(Kind.END, 1, 1),
+        HEADER.pack(99, 1, 0),
+        HEADER.pack(0, 1, 0),
+        HEADER.pack(Kind.REQUEST, 1, 2),
+    ],
+)
+def test_a_frame_of_a_front_or_too_large_or_of_an_unknown_kind_is_refused_by_its_head(header: bytes) -> None:
+    with pytest.raises(LinkBroken):
+        [*FrameReader(LIMITS_OF_OWNER).feed(header)]
+
+
+def test_a_request_may_be_as_large_as_a_body_and_its_head() -> None:
+    limits = limits_of_front(BODY)
+    assert [*FrameReader(limits).feed(HEADER.pack(Kind.REQUEST, 1, MAX_HEAD + BODY))] == []
+    with pytest.raises(LinkBroken):
+        [*FrameReader(limits).feed(HEADER.pack(Kind.REQUEST, 1, MAX_HEAD + BODY + 1))]
+
+
+# requests
+
+
+def test_a_request_brings_its_caller_and_its_address_and_no_token() -> None:
+    secret = {"authorization": "Bearer s3cret", "cookie": "s3cret", "proxy-authorization": "s3cret", "accept": "*/*"}
+    data = encoded_request(request(secret, body=b'{"a": 1}'), "n1", begins=True)
+    assert b"s3cret" not in data
+    found, begins = decoded_request(data)
+    assert begins
+    assert (found.request.method, found.request.path, found.request.body.whole) == ("POST", "/mcp", b'{"a": 1}')
+    assert found.request.client == ("192.0.2.1", 9)
+    assert found.peer.headers == {"accept": "*/*"}
+    assert found.peer.caller == Caller("ada", ["books:read"], {"team": "blue"})
+
+
+def test_a_connection_has_one_name_that_no_other_connection_has() -> None:
+    one, two = object(), object()
+
+    def name(connection: object, node: str = "n1") -> object:
+        return decoded_request(encoded_request(request(connection=connection), node, begins=False))[0].peer.connection
+
+    assert name(one) == name(one)
+    assert len({name(one), name(two), name(one, "n2")}) == 3
+    # What a trusted proxy has named is the same client at every worker.
+    assert name("198.51.100.7", "n1") == name("198.51.100.7", "n2") == "198.51.100.7"
+
+
+@pytest.mark.parametrize("data", [b"", b"{}\n", b"[]\n", b"\xff\n", b'{"caller": 1}\n'])
+def test_a_request_that_cannot_be_read_ends_the_link(data: bytes) -> None:
+    with pytest.raises(LinkBroken):
+        decoded_request(data)
+
+
+# the front
+
+
+class Sent:
+    """What a front posts about a request."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[Kind, bytes]] = []
+        self.over = 0
+        self.response = Forwarded(lambda kind, data: self.frames.append((kind, data)), self.end)
+
+    def end(self) -> None:
+        self.over += 1
+
+
+def test_a_whole_response_arrives_whole_and_the_window_widens_as_it_comes() -> None:
+    sent = Sent()
+    response = sent.response
+    for kind, data in [(Kind.ACCEPTED, b""), (Kind.HEAD, OK), *[(Kind.DATA, b"x" * CHUNK)] * 8, (Kind.END, b"")]:
+        assert response.take_known() is None
+        response.receive(kind, data)
+    known = response.take_known()
+    assert known is not None
+    assert (known.status, known.body) == (200, b"x" * 8 * CHUNK)
+    assert sent.frames == [(Kind.WINDOW, CHUNK.to_bytes(4, "big"))] * 8
+    assert sent.over == 1
+
+
+def test_the_window_of_a_stream_widens_as_its_client_reads() -> None:
+    sent = Sent()
+    response = sent.response
+    response.receive(Kind.ACCEPTED, b"")
+    response.receive(Kind.HEAD, STREAM)
+    for _ in range(WINDOW_BYTES // CHUNK):
+        response.receive(Kind.DATA, b"x" * CHUNK)
+    assert sent.frames == []
+    part = response.take_part()
+    assert part is not None
+    assert (len(part.body), part.is_last) == (WINDOW_BYTES, False)
+    assert sent.frames == [(Kind.WINDOW, WINDOW_BYTES.to_bytes(4, "big"))]
+    for _ in range(WINDOW_BYTES // CHUNK):
+        response.receive(Kind.DATA, b"x" * CHUNK)
+    with pytest.raises(LinkBroken):
+        response.receive(Kind.DATA, b"x")
+
+
+async def test_a_stream_whose_owner_ends_is_broken_off_after_what_came() -> None:
+    response = Sent().response
+    for kind, data in [(Kind.ACCEPTED, b""), (Kind.HEAD, STREAM), (Kind.DATA, b"data: 1\n\n")]:
+        response.receive(kind, data)
+    response.break_off()
+    part = response.take_part()
+    assert part is not None
+    assert (part.body, part.is_last) == (b"data: 1\n\n", False)
+    assert response.take_part() is None
+    with pytest.raises(BrokenOff):
+        await response.wait_part()
+
+
+def test_a_response_that_has_not_begun_when_its_owner_ends_is_a_503_that_says_when_to_try_again() -> None:
+    response = Sent().response
+    response.receive(Kind.ACCEPTED, b"")
+    response.break_off()
+    known = response.take_known()
+    assert known is not None
+    assert known.status == 503
+    assert (b"retry-after", b"1") in known.head
+
+
+def test_a_client_that_leaves_is_said_once() -> None:
+    sent = Sent()
+    sent.response.receive(Kind.ACCEPTED, b"")
+    sent.response.lose()
+    sent.response.lose()
+    assert sent.frames == [(Kind.GONE, b"")]
+    assert sent.over == 1
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [(Kind.HEAD, OK)],
+        [(Kind.ACCEPTED, b""), (Kind.ACCEPTED, b"")],
+        [(Kind.ACCEPTED, b""), (Kind.MOVED, b"")],
+        [(Kind.ACCEPTED, b""), (Kind.DATA, b"x")],
+        [(Kind.ACCEPTED, b""), (Kind.END, b"")],
+        [(Kind.ACCEPTED, b""), (Kind.HEAD, OK), (Kind.HEAD, OK)],
+        [(Kind.ACCEPTED, b""), (Kind.HEAD, b"{")],
+        [(Kind.ACCEPTED, b""), (Kind.HEAD, b'["x", 1]')],
+    ],
+)
+def test_a_frame_that_may_not_follow_ends_the_link(frames: list[tuple[Kind, bytes]]) -> None:
+    response = Sent().response
+    *before, last = frames
+    for kind, data in before:
+        response.receive(kind, data)
+    with pytest.raises(LinkBroken):
+        response.receive(*last)
+
+
+async def test_a_frame_about_a_request_that_was_left_is_dropped_and_about_one_that_never_was_ends_the_link() -> None:
+    ours, theirs = trio.socket.socketpair()
+    front = Front()
+    front.link = Link(trio.SocketStream(ours), LIMITS_OF_OWNER, front.receive, front.end)
+    front.send(b"").lose()
+    front.receive(Frame(Kind.DATA, 1, b"x"))
+    for number in (0, 2):
+        with pytest.raises(LinkBroken):
+            front.receive(Frame(Kind.DATA, number, b"x"))
+    ours.close()
+    theirs.close()
+
+
+# the owner
+
+
+class Here:
+    """An application that answers each request with as many bytes as its body says."""
+
+    is_leaving = False
+
+    def __init__(self) -> None:
+        self.served = 0
+
+    def has_session(self, session_id: str) -> bool:
+        return session_id == "known"
+
+    async def serve_forwarded(self, incoming: AuthorizedRequest) -> Response:
+        await trio.lowlevel.checkpoint()
+        self.served += 1
+        return KnownResponse(200, b"x" * int(incoming.request.body.whole or b"0"))
+
+
+@asynccontextmanager
+async def owner(here: Here) -> AsyncIterator[trio.SocketStream]:
+    """The far end of a link to an owner."""
+    ours, theirs = trio.socket.socketpair()
+    async with trio.open_nursery() as nursery:
+        served = Owner(trio.SocketStream(theirs), BODY, here, nursery)
+
+        nursery.start_soon(run_logged, served.link)
+        with trio.fail_after(5):
+            yield trio.SocketStream(ours)
+        nursery.cancel_scope.cancel()
+    ours.close()
+
+
+async def frames_of(stream: trio.SocketStream, until: Kind) -> list[Frame]:
+    """Return the frames that come up to the first one of a kind, or to the end."""
+    reader, found = FrameReader(LIMITS_OF_OWNER), list[Frame]()
+    while not found or found[-1].kind is not until:
+        data = await stream.receive_some(65536)
+        if not data:
+            return found
+        found += reader.feed(bytes(data))
+    return found
+
+
+async def test_an_owner_sends_no_more_than_the_window_until_it_widens() -> None:
+    async with owner(Here()) as stream:
+        await stream.send_all(encode(Kind.REQUEST, 1, encoded_request(request(body=b"600000"), "n", begins=True)))
+        got = 0
+        reader = FrameReader(LIMITS_OF_OWNER)
+        while got < WINDOW_BYTES:
+            got += sum(
+                len(each.data) for each in reader.feed(await stream.receive_some(65536)) if each.kind is Kind.DATA
+            )
+        with trio.move_on_after(0.1) as more:
+            await stream.receive_some(1)
+        assert more.cancelled_caught
+        assert got == WINDOW_BYTES
+        await stream.send_all(encode(Kind.WINDOW, 1, got.to_bytes(4, "big")))
+        rest = await frames_of(stream, Kind.DATA)
+        assert rest[0].kind is Kind.DATA
+
+
+async def test_a_session_that_is_not_here_has_moved_and_nothing_begins_in_a_process_that_leaves() -> None:
+    here = Here()
+    async with owner(here) as stream:
+        unknown = encoded_request(request({"mcp-session-id": "other"}), "n", begins=True)
+        await stream.send_all(encode(Kind.REQUEST, 1, unknown))
+        assert [each.kind for each in await frames_of(stream, Kind.MOVED)] == [Kind.MOVED]
+        here.is_leaving = True
+        known = request({"mcp-session-id": "known"}, body=b"1")
+        await stream.send_all(encode(Kind.REQUEST, 2, encoded_request(known, "n", begins=True)))
+        assert [each.kind for each in await frames_of(stream, Kind.LEAVING)] == [Kind.LEAVING]
+        assert here.served == 0
+        await stream.send_all(encode(Kind.REQUEST, 3, encoded_request(known, "n", begins=False)))
+        assert [each.kind for each in await frames_of(stream, Kind.END)][-1] is Kind.END
+        assert here.served == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEADER.pack(Kind.REQUEST, 1, 2**32 - 1),
+        HEADER.pack(99, 1, 0),
+        encode(Kind.END, 1),
+        encode(Kind.GONE, 1),
+        encode(Kind.REQUEST, 2, encoded_request(request(), "n", begins=True)),
+        encode(Kind.REQUEST, 1, b"not a request\n"),
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+)
+async def test_a_stranger_on_a_link_gets_nothing_but_its_end(data: bytes) -> None:
+    here = Here()
+    async with owner(here) as stream:
+        await stream.send_all(data)
+        assert await frames_of(stream, Kind.END) == []
+        assert here.served == 0
+
+
+# two processes
+
+
+@asynccontextmanager
+async def two(folder: Path, authenticate: Any = None) -> AsyncIterator[tuple[AsgiPeer, AsgiPeer]]:
+    """Two workers that share a store."""
+    disk, keys = Disk(), KeyRing.random()
+
+    def process() -> McpApp:
+        options = ServiceOptions(keys=keys, store=CrashingStore(disk))
+        server = Server("pair", version="1", options=options, http=HttpOptions(authenticate=authenticate))
+
+        @server.tool
+        async def order(ctx: Context) -> str:
+            answer = await ctx.elicit("Really?", bool)
+            caller = ctx.caller
+            who = None if caller is None else [caller.principal, sorted(caller.scopes), caller.claims]
+            return json.dumps([answer.action, who])
+
+        return asgi_app(server)
+
+    token = WORKPLACE.set(Workplace(folder, announces=False))
+    try:
+        async with AsyncExitStack() as stack:
+            first, second = [await stack.enter_async_context(served(process())) for _ in range(2)]
+            yield first, second
+    finally:
+        WORKPLACE.reset(token)
+
+
+async def by_token(headers: Mapping[str, str]) -> Caller | None:
+    await trio.lowlevel.checkpoint()
+    name = headers.get("authorization")
+    return None if name is None else Caller(name, ["books:read"], {"team": "blue"})
+
+
+def leg(asked: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    answers = {key: {"action": "accept", "content": {"value": True}} for key in asked["inputRequests"]}
+    return modern_call("order", requestState=asked["requestState"], inputResponses=answers)
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("w")
+
+
+async def test_a_parked_call_goes_on_where_it_is_parked_with_the_caller_of_the_front(folder: Path) -> None:
+    async with two(folder, by_token) as (first, second):
+        body, headers = modern_call("order")
+        ada = {"authorization": "ada"}
+        asked = (await first.post(body, {**headers, **ada})).json["result"]
+        body, headers = leg(asked)
+        reply = await second.post(body, {**headers, **ada})
+        said = json.loads(reply.json["result"]["content"][0]["text"])
+        assert said == ["accept", ["ada", ["books:read"], {"team": "blue"}]]
+
+
+async def test_the_state_of_another_caller_is_refused_through_a_link_as_without(folder: Path) -> None:
+    async with two(folder, by_token) as (first, second):
+        body, headers = modern_call("order")
+        asked = (await first.post(body, {**headers, "authorization": "ada"})).json["result"]
+        body, headers = leg(asked)
+        replies = [await each.post(body, {**headers, "authorization": "eve"}) for each in (first, second)]
+        here, there = [(each.status, each.json["error"]) for each in replies]
+        assert here == there
+        assert here[1]["code"] == INVALID_PARAMS
+
+
+async def test_sockets_are_for_their_user_alone_and_gone_at_the_end(folder: Path) -> None:
+    async with two(folder) as (first, second):
+        paths = [socket_path(folder, each.app.service.calls.node) for each in (first, second)]
+        assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
+    assert [path for path in paths if path.exists()] == []

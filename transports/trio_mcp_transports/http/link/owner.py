@@ -1,0 +1,182 @@
+"""Serving the requests that other processes pass on to this one."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import trio
+
+from trio_mcp.base.logs import peer_logger
+from trio_mcp.errors import ProtocolError
+from trio_mcp.protocol.http.headers import SESSION_HEADER
+
+from ...asgi.adapter import Message, Sending, send_open
+from ...asgi.requests import AuthorizedRequest
+from ...asgi.responses import KnownResponse, OpenResponse, Response, rejection_of
+from .frames import CHUNK, WINDOW_BYTES, Frame, Kind, LinkBroken, limits_of_front
+from .link import Link, is_own_user, run_logged
+from .requests import decoded_request, encoded_head
+
+logger = peer_logger("trio_mcp.link")
+
+
+class ServedHere(Protocol):
+    """The application, as far as requests of other processes are concerned."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it takes nothing new."""
+        ...
+
+    def has_session(self, session_id: str) -> bool:
+        """Return whether a session is in this process."""
+        ...
+
+    async def serve_forwarded(self, incoming: AuthorizedRequest) -> Response:
+        """Return the response to a request that is for this process. Raises `ProtocolError` for a refusal."""
+        ...
+
+
+class Owner:
+    """The link from one front, at this end."""
+
+    def __init__(self, stream: trio.SocketStream, max_body: int, here: ServedHere, nursery: trio.Nursery) -> None:
+        self.link = Link(stream, limits_of_front(max_body), self._receive, self._end)
+        self._here = here
+        self._nursery = nursery
+        self._open: dict[int, Serving] = {}
+        self._last = 0
+
+    def _receive(self, frame: Frame) -> None:
+        serving = self._open.get(frame.number)
+        if frame.kind is Kind.REQUEST:
+            if frame.number != self._last + 1:
+                raise LinkBroken(f"request {frame.number} follows {self._last}")
+            self._last = frame.number
+            serving = self._open[frame.number] = Serving(self.link, frame.number, *decoded_request(frame.data))
+            self._nursery.start_soon(self._serve, serving)
+        elif frame.number > self._last:
+            raise LinkBroken(f"a frame about request {frame.number}, which never was")
+        elif serving is not None and frame.kind is Kind.GONE:
+            serving.gone.set()
+            serving.wake()
+        elif serving is not None:
+            serving.widen(int.from_bytes(frame.data, "big"))
+
+    async def _serve(self, serving: Serving) -> None:
+        try:
+            await serving.serve(self._here)
+        finally:
+            self._open.pop(serving.number, None)
+            serving.over.set()
+
+    async def finish(self) -> None:
+        """Wait until all responses are written."""
+        for serving in [*self._open.values()]:
+            await serving.over.wait()
+        await self.link.flush()
+
+    def _end(self) -> None:
+        for serving in self._open.values():
+            serving.gone.set()
+            serving.wake()
+
+
+class Serving:
+    """One request of a front.
+
+    Attributes:
+        gone: set when its client, or the front, has gone.
+        over: set at its end.
+    """
+
+    def __init__(self, link: Link, number: int, incoming: AuthorizedRequest, begins: bool) -> None:
+        self.number = number
+        self.gone = trio.Event()
+        self.over = trio.Event()
+        self._link = link
+        self._incoming = incoming
+        self._begins = begins
+        self._window = WINDOW_BYTES
+        self._wider = trio.Event()
+
+    def widen(self, size: int) -> None:
+        """Let this number of bytes more of the body be sent. Raises `LinkBroken` for more than were."""
+        self._window += size
+        if self._window > WINDOW_BYTES:
+            raise LinkBroken("a window that is too wide")
+        self.wake()
+
+    def wake(self) -> None:
+        self._wider.set()
+        self._wider = trio.Event()
+
+    async def serve(self, here: ServedHere) -> None:
+        """Serve it to its end."""
+        session_id = self._incoming.peer.headers.get(SESSION_HEADER)
+        if session_id is not None and not here.has_session(session_id):
+            self._link.post(Kind.MOVED, self.number)
+            return
+        if self._begins and here.is_leaving:
+            self._link.post(Kind.LEAVING, self.number)
+            return
+        try:
+            response = await here.serve_forwarded(self._incoming)
+        except ProtocolError as error:
+            response = rejection_of(error)
+        except Exception:
+            logger.exception("a request of another process failed")
+            self._link.post(Kind.BROKEN, self.number)
+            return
+        self._link.post(Kind.ACCEPTED, self.number)
+        sending = Sending(self._send, is_head=False)
+        try:
+            if isinstance(response, OpenResponse):
+                await send_open(response, self._gone, sending)
+            elif isinstance(response, KnownResponse):
+                await sending.whole(response)
+        except Exception:
+            logger.exception("the response to a request of another process failed")
+        finally:
+            if not self.gone.is_set():
+                self._link.post(Kind.END if sending.is_complete else Kind.BROKEN, self.number)
+
+    async def _gone(self) -> Message:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._link.post(Kind.HEAD, self.number, encoded_head(message["status"], message["headers"]))
+            return
+        body: bytes = message["body"]
+        # Not a stream: the front has it whole, as this process has.
+        for start in range(0, len(body), CHUNK):
+            part = body[start : start + CHUNK]
+            while self._window < len(part) and not self.gone.is_set():
+                await self._wider.wait()
+            if self.gone.is_set():
+                raise BrokenPipeError("the client has gone")
+            self._window -= len(part)
+            self._link.post(Kind.DATA, self.number, part)
+
+
+async def accept_links(
+    sock: trio.socket.SocketType, max_body: int, here: ServedHere, owners: set[Owner], nursery: trio.Nursery
+) -> None:
+    """Accept links until cancelled."""
+
+    async def run(owner: Owner) -> None:
+        owners.add(owner)
+        try:
+            await run_logged(owner.link)
+        finally:
+            owners.discard(owner)
+
+    while True:
+        accepted, _ = await sock.accept()
+        if is_own_user(accepted):
+            nursery.start_soon(run, Owner(trio.SocketStream(accepted), max_body, here, nursery))
+        else:
+            logger.warning("a link of another user was closed")
+            accepted.close()
