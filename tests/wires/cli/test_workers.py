@@ -13,6 +13,7 @@ from command import refused
 from crew import SERVER, Crew, crew, files, is_running, serving, until
 from serving import START
 
+from trio_mcp import Client
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc for the workers")
@@ -167,3 +168,27 @@ def test_workers_that_cannot_be_are_refused_with_what_to_write_instead() -> None
     assert "--sse" in refused(2, "serve", str(SERVER), "--sse", "--workers", "2")
     for command in ("run", "dev"):
         assert "serve" in refused(2, command, str(SERVER), "--workers", "2")
+
+
+async def test_a_task_is_shown_and_gives_its_result_at_any_worker(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        async with Client.connect(crew.url) as client:
+            started = await client.start_tool("bake")
+        results = set()
+        for _ in range(8):
+            async with Client.connect(crew.url) as another:
+                with trio.fail_after(START):
+                    results.add((await another.task(started.id).result()).text)
+        assert len(results) == 1
+        assert results.pop().startswith("baked ")
+
+
+async def test_a_task_of_a_worker_that_was_killed_has_an_end_within_seconds(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        async with Client.connect(crew.url) as client:
+            started = await client.start_tool("stew")
+        await crew.hear("stewing in ")
+        os.kill(next(int(line.split()[-1]) for line in crew.said if "stewing in" in line), signal.SIGKILL)
+        async with Client.connect(crew.url) as another:
+            with trio.fail_after(START):
+                assert (await another.task(started.id).result()).text.startswith("stewed ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 import trio
@@ -40,6 +41,16 @@ async def book(ctx: Context) -> str:
 async def bake() -> str:
     await trio.sleep(0.2)
     return f"baked {os.getpid()}"
+
+
+@server.tool(task=True, resume="replay")
+async def stew(ctx: Context) -> str:
+    """Say in a file where it runs, and end in another process than the first."""
+    first = await ctx.step("first", os.getpid)
+    if first == os.getpid():
+        print(f"stewing in {first}", file=sys.stderr)
+        await trio.sleep_forever()
+    return f"stewed {os.getpid()}"
 
 
 @server.tool
