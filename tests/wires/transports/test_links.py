@@ -145,7 +145,7 @@ def test_a_whole_response_arrives_whole_and_the_window_widens_as_it_comes() -> N
     known = response.take_known()
     assert known is not None
     assert (known.status, known.body) == (200, b"x" * 8 * CHUNK)
-    assert sent.frames == [(Kind.WINDOW, CHUNK.to_bytes(4, "big"))] * 8
+    assert sent.frames == [(Kind.WINDOW, (2 * CHUNK).to_bytes(4, "big"))] * 4
     assert sent.over == 1
 
 

@@ -35,6 +35,7 @@ class Forwarded(OpenResponse):
         "_on_ready",
         "_opened",
         "_post",
+        "_read",
         "accepted",
         "ends_with_front",
         "is_leaving",
@@ -56,6 +57,8 @@ class Forwarded(OpenResponse):
         self._on_over = on_over
         self._head: tuple[int, list[tuple[bytes, bytes]]] | None = None
         self._body = bytearray()
+        self._read = 0
+        """Bytes that were read since the window was widened."""
         self._is_ended = self._is_broken = self._opened = False
         self._on_ready: Callable[[], None] | None = None
 
@@ -95,7 +98,11 @@ class Forwarded(OpenResponse):
             raise LinkBroken("more of a body than may be on its way")
 
     def _widen(self, size: int) -> None:
-        self._post(Kind.WINDOW, size.to_bytes(4, "big"))
+        # Seldom: most bodies are short, and each frame wakes the owner.
+        self._read += size
+        if self._read >= WINDOW_BYTES // 2:
+            self._post(Kind.WINDOW, self._read.to_bytes(4, "big"))
+            self._read = 0
 
     def break_off(self) -> None:
         """Note that nothing more comes."""

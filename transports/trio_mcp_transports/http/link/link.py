@@ -88,6 +88,8 @@ class Link:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             while True:
                 await self._wake.wait()
+                # A quick call ends in this turn: then all that is said of it is one write.
+                await trio.lowlevel.checkpoint()
                 self._wake = trio.Event()
                 waiting, self._waiting = self._waiting, []
                 self._is_writing = True
