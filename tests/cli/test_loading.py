@@ -191,12 +191,32 @@ def test_a_file_knows_where_it_is(file: Path) -> None:
 RUNS = "made = Server('made')\n{call}\nmade = None\n"
 
 
-@pytest.mark.parametrize("call", ["made.run('http', port=0)", "made.run(\n    transport='http')"])
+NURSERY = """async def main():
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.serve, "http")
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "made.run('http', port=0)",
+        "made.run(\n    transport='http')",
+        "__import__('trio').run(made.serve, 'http')",
+        "__import__('asyncio').run(made.serve('http', port=0))",
+    ],
+)
 def test_a_file_that_serves_over_http_when_it_is_imported_is_refused_with_the_line(file: Path, call: str) -> None:
     for name in ("", "made"):
         assert unnamed(refused(file, RUNS.format(call=call), name), "app.py, line 3", "'http'", "__main__") == []
 
 
+def test_a_file_that_serves_in_a_nursery_when_it_is_imported_is_refused_with_the_line(file: Path) -> None:
+    text = f"import trio\n{RUNS.format(call=NURSERY + 'trio.run(main)')}"
+    assert unnamed(refused(file, text, "made"), "app.py, line ", "serve('http')", "__main__") == []
+
+
 def test_a_server_that_a_file_runs_on_stdio_when_it_is_imported_is_served(file: Path) -> None:
+    assert loaded(file, RUNS.format(call="__import__('trio').run(made.serve)"), "made") == "made"
     assert loaded(file, RUNS.format(call="made.run()"), "made") == "made"
     assert loaded(file, "from trio_mcp import proxy\nproxy('http://a.example/mcp').run()\n", "made") == "a.example"

@@ -40,21 +40,29 @@ logger = logging.getLogger("trio_mcp.tree")
 
 
 LOADS_ONLY: Final = ContextVar("LOADS_ONLY", default=False)
-"""Whether a file is loaded only to know its server; `run` then raises `RunCalled`."""
+"""Whether a file is loaded only to know its server; `run` and `serve` then raise `RunCalled`."""
 
 
 class RunCalled(BaseException):
-    """A file that is only loaded has called `run` of this server.
+    """A file that is only loaded has called `run` or `serve` of this server.
 
     Attributes:
         server: it.
         transport: the name of its transport.
+        method: "run" or "serve".
     """
 
-    def __init__(self, shared: SharedServer, transport: str) -> None:
+    def __init__(self, shared: SharedServer, transport: str, method: str) -> None:
         super().__init__()
         self.server = shared
         self.transport = transport
+        self.method = method
+
+
+def check_serves(shared: SharedServer, transport: str, method: str) -> None:
+    """Raise `RunCalled` if the file that calls this method of a server is only loaded."""
+    if LOADS_ONLY.get():
+        raise RunCalled(shared, transport, method)
 
 
 def run_process(
@@ -74,8 +82,8 @@ def run_process(
         RunCalled: the file is only loaded.
         RuntimeError: an event loop runs in this thread.
     """
-    if shared is not None and LOADS_ONLY.get():
-        raise RunCalled(shared, transport)
+    if shared is not None:
+        check_serves(shared, transport, "run")
     check_no_event_loop()
     settle_for_server()
     try:

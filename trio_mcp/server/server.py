@@ -349,6 +349,7 @@ class Server(Composition, metaclass=AnsweredType):
             RuntimeError: this does not run on Trio.
             ConfigurationError: `TRIO_MCP_KEYS` holds no valid keys; nothing was opened.
         """
+        server.running.check_serves(self, transport, "serve")
         await server.running.serve_over(transport, self, options)
 
     async def serve_channel(self, channel: AnyChannel) -> None:

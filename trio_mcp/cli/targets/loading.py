@@ -135,8 +135,11 @@ def load_python(
         # stdout may be the connection to the client, which a `print` would break.
         with redirect_stdout(sys.stderr):
             server = choose(load(target.source, loader), target.source, target.name)
-    except RunCalled as call:
-        server = server_of_call(call, target.source)
+    except (RunCalled, BaseExceptionGroup) as error:
+        # A group is of a file that calls `serve` in a nursery or a task group.
+        if not isinstance(call := first_leaf(error), RunCalled):
+            raise
+        server = server_of_call(call, error_location(error, target.source))
     finally:
         LOADS_ONLY.reset(before)
     if tell_errors and server.options.tell_errors is None:
@@ -144,15 +147,18 @@ def load_python(
     return server
 
 
-def server_of_call(call: RunCalled, source: Path | str) -> Server:
+def server_of_call(call: RunCalled, location: str) -> Server:
     """Return the server that a file runs on stdio at its top level, which takes nothing from the command.
+
+    Args:
+        location: the file and the line of the call.
 
     Raises:
         CommandError: it runs over another transport, and would serve there in place of the command.
     """
     if call.transport != "stdio":
         raise CommandError(
-            f"{error_location(call, source)}: the file calls run({call.transport!r}) when it is imported, and would serve there; "
+            f"{location}: the file calls {call.method}({call.transport!r}) when it is imported, and would serve there; "
             'write the call under `if __name__ == "__main__":`',
             Status.UNREACHABLE,
         )
