@@ -93,6 +93,19 @@ def test_a_module_that_other_libraries_have_is_answered_with_what_to_write(name:
         exec(f"from trio_mcp.{name} import Something")
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "hint"),
+    [
+        ("trio_mcp.types", "Image", "it is in trio_mcp"),
+        ("trio_mcp.testing", "Client", "it is in trio_mcp"),
+        ("trio_mcp.server.middleware", "Middleware", "@server.middleware"),
+    ],
+)
+def test_a_name_of_another_module_is_answered_with_what_to_write(module: str, name: str, hint: str) -> None:
+    with pytest.raises(ImportError, match=naming(name, module, hint)):
+        exec(f"from {module} import {name}")
+
+
 def test_any_other_module_is_missing_as_ever() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'trio_mcp.nothing'$"):
         importlib.import_module("trio_mcp.nothing")

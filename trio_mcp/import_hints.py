@@ -33,13 +33,21 @@ OF_OTHERS: Final[Mapping[str, str]] = {
 """Those of other libraries, mostly FastMCP's."""
 
 MODULES: Final[Mapping[str, str]] = {
+    "client.auth": "OAuth is in trio_mcp.auth",
+    "client.elicitation": "accept, decline and dismiss are in trio_mcp, and ElicitResult is in trio_mcp.types",
+    "client.logging": "write Client.connect(target, on_log=...)",
+    "client.progress": "write client.call_tool(name, arguments, on_progress=...)",
+    "client.transports": "write Client.connect(target): a URL, a command or a server",
     "dependencies": "write a parameter ctx: Context",
     "exceptions": "ToolError and the errors of clients are in trio_mcp, and all errors in trio_mcp.errors",
+    "middleware": "write a function: @server.middleware",
     "prompts": "PromptMessage is in trio_mcp.types, and a prompt is a function: @server.prompt",
     "resources": "a resource is a function: @server.resource(uri)",
     "server.auth": "it is in trio_mcp.auth",
     "server.dependencies": "write a parameter ctx: Context",
+    "server.elicitation": "Accepted, Declined and Dismissed are in trio_mcp",
     "server.fastmcp": "write from trio_mcp import Server",
+    "server.proxy": "write proxy(target), of trio_mcp",
     "tools": "a tool is a function: @server.tool",
     "utilities": "Image, Audio and File are in trio_mcp",
 }

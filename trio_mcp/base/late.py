@@ -35,6 +35,13 @@ def exports(
         if name in modules and name not in module_of:
             return import_module(f"{package}.{name}")
         if name not in module_of:
+            # A class: a function may have the name of a module, which `from package import module` then looks for.
+            if (
+                name[0].isupper()
+                and name in vars(sys.modules["trio_mcp"])["__all__"]
+                and importing_module() is not None
+            ):
+                raise ImportError(f"cannot import name {name!r} from {package!r}: it is in trio_mcp", name=package)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = module_of[name]
         path = module if module.startswith("trio_mcp.") else f"{package}.{module}"

@@ -87,7 +87,8 @@ class Client(TaskMethods):
         # For those who expect the class to connect.
         if channel is None or not isinstance(options, ClientOptions) or others:
             raise TypeError(
-                "Client.connect(target) makes a client of a URL, a command or a server: it takes the options"
+                "write Client.connect(target, ...) instead of Client(...), as in `async with Client.connect(server) as client:`; "
+                "the target is a URL, a command or a server, and connect() takes the options"
             )
         self._options = options
         self._target: object = None

@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Never, TypeAlias, cast
 
 from ..base.checks import check_callable, signature_of
 from ..protocol.jsonrpc import Encoded
@@ -208,3 +208,14 @@ def check_middleware(middleware: object) -> None:
         signature_of(cast("CallMiddleware", middleware)).bind(None, None)
     except TypeError as error:
         raise TypeError(f"middleware must be {expected}; this one cannot be called with two: {error}") from error
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Never:
+        # FastMCP has its classes in a module of this name. An `AttributeError` would become an `ImportError` without the hint.
+        if name in {"Middleware", "MiddlewareContext"}:
+            raise ImportError(
+                f"cannot import name {name!r} from {__name__!r}: write a function: @server.middleware", name=__name__
+            )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
