@@ -31,7 +31,8 @@ NO_SERVER = (
 )
 NO_TRIO = (
     "the fixture mcp_client needs a test that runs in Trio: install pytest-trio, make the test async, and mark it with "
-    "@pytest.mark.trio or set trio_mode = true"
+    "@pytest.mark.trio or set trio_mode = true; a test that runs on asyncio opens a client itself: "
+    "`async with Client.connect(server) as client:`"
 )
 
 
@@ -97,7 +98,8 @@ def mcp_client_options() -> Mapping[str, object]:
 @pytest.fixture
 def _runs_in_trio(request: pytest.FixtureRequest) -> None:
     # Without a plugin for it, pytest would not run an async fixture, and hand the test a generator.
-    if not any(request.node.get_closest_marker(name) for name in RUNNERS):
+    marks = [name for name in RUNNERS if request.node.get_closest_marker(name)]
+    if not marks or (marks == ["trio"] and REGISTERED in request.config.stash):
         pytest.fail(NO_TRIO, pytrace=False)
 
 

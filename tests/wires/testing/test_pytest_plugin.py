@@ -203,3 +203,12 @@ def test_a_mounted_server():
 
 def test_tests_on_asyncio_find_the_handlers_of_signals_as_they_were(tmp_path: Path) -> None:
     assert "4 passed" in (printed := run_pytest(tmp_path, trio_mode=False, test_handlers=HANDLERS)), printed
+
+
+def test_the_client_without_pytest_trio_is_an_error_that_names_it(tmp_path: Path) -> None:
+    options = ["-p", "no:trio", "-W", "ignore::pytest.PytestUnknownMarkWarning"]
+    printed = run_pytest(
+        tmp_path, *options, alone=True, conftest=SERVER, test_shop=TEST.format(mark="@pytest.mark.trio")
+    )
+    assert printed.count("the fixture mcp_client needs a test that runs in Trio: install pytest-trio") == 2
+    assert "AssertionError" not in printed
