@@ -48,6 +48,10 @@ async def test_the_tool_of_the_page_asks(page: Names, era: str) -> None:
     assert (await MockClient(era=era).call(page["borrow"], number="7")).is_error
 
 
+async def test_the_test_of_the_page_passes(page: Names) -> None:
+    await page["test_borrow"]()
+
+
 async def test_a_tool_has_another_face(page: Names) -> None:
     assert (await MockClient().call(page["find_english_book"], title="Em")).data == ["Emma"]
 
