@@ -189,8 +189,16 @@ for package in (trio_mcp, trio_mcp_transports):
                 print(each.name, error.name)
 """
     lines = place.run("python", "-c", script).splitlines()
-    assert {line.split()[1] for line in lines} == {"anthropic", "keyring", "openai", "pytest", "ruamel"}
-    assert len(lines) == 5
+    assert {line.split()[1] for line in lines} == {
+        "anthropic",
+        "keyring",
+        "openai",
+        "psycopg",
+        "pytest",
+        "redis",
+        "ruamel",
+    }
+    assert len(lines) == 11
 
 
 def test_the_command_has_its_help_and_its_demonstration(place: Place) -> None:

@@ -181,20 +181,23 @@ class Workers:
         """Serve until a signal comes, and return the exit status: 0, or that of a worker that did not start or not end well."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow_signals, signals, nursery)
-            if not await self._start_first(nursery):
+            if await self._start_first(nursery):
+                await self._start_others(nursery)
+            elif not self._end.is_set():
                 # Else the task of the signals waits until all have ended.
-                if not self._end.is_set():
-                    nursery.cancel_scope.cancel()
-                return self._status
-            for _ in self._locks[1:]:
-                self._places.append(await self._start(nursery))
-            for place in range(len(self._locks)):
-                nursery.start_soon(self._keep, place, nursery)
-            for worker in self._places:
-                await worker.ready_or_ended()
-            notify("READY=1")
-            logger.info("%d workers serve", len(self._places))
+                nursery.cancel_scope.cancel()
         return self._status
+
+    async def _start_others(self, nursery: trio.Nursery) -> None:
+        """Start the workers beside the first, and keep all of them; return when they serve."""
+        for _ in self._locks[1:]:
+            self._places.append(await self._start(nursery))
+        for place in range(len(self._locks)):
+            nursery.start_soon(self._keep, place, nursery)
+        for worker in self._places:
+            await worker.ready_or_ended()
+        notify("READY=1")
+        logger.info("%d workers serve", len(self._places))
 
     async def _start_first(self, nursery: trio.Nursery) -> bool:
         """Start the first worker alone, as the others would fail as it does; return whether it serves."""

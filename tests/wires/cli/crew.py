@@ -40,6 +40,17 @@ async def until(condition: Callable[[], bool], seconds: float = START) -> None:
             await trio.sleep(0.05)
 
 
+async def gone(pids: set[int]) -> None:
+    """Wait until none of these processes is there."""
+    await until(lambda: not any(map(is_running, pids)))
+
+
+async def kill(pid: int) -> None:
+    """Kill a process, and wait until it has gone: until then it may accept a connection."""
+    os.kill(pid, signal.SIGKILL)
+    await gone({pid})
+
+
 class Crew:
     """A parent and its workers.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 from command import refused
-from crew import SERVER, Crew, crew, files, is_running, serving, until
+from crew import SERVER, Crew, crew, files, gone, kill, serving, until
 from serving import START
 
 from trio_mcp import Client
@@ -32,10 +32,6 @@ async def asked(crew: Crew, tool: str) -> dict[str, object]:
     result = (await crew.post("tools/call", name=tool, arguments={}))["result"]
     assert result["resultType"] == "input_required"
     return {"requestState": result["requestState"], "inputResponses": dict.fromkeys(result["inputRequests"], YES)}
-
-
-async def gone(pids: set[int]) -> None:
-    await until(lambda: not any(map(is_running, pids)))
 
 
 async def test_every_worker_serves_and_the_url_is_printed_once(short: Path) -> None:
@@ -69,7 +65,7 @@ async def test_a_worker_that_is_killed_is_replaced_and_its_calls_go_on_elsewhere
         before = crew.pids
         rest = [await asked(crew, "book") for _ in range(9)]
         victim = min(before)
-        os.kill(victim, signal.SIGKILL)
+        await kill(victim)
         assert [(await crew.call("book", **each)).split()[0] for each in rest] == ["accept"] * 9
         await crew.hear("another one starts")
         await until(lambda: len(crew.pids) == 3)
@@ -188,7 +184,7 @@ async def test_a_task_of_a_worker_that_was_killed_has_an_end_within_seconds(shor
         async with Client.connect(crew.url) as client:
             started = await client.start_tool("stew")
         await crew.hear("stewing in ")
-        os.kill(next(int(line.split()[-1]) for line in crew.said if "stewing in" in line), signal.SIGKILL)
+        await kill(next(int(line.split()[-1]) for line in crew.said if "stewing in" in line))
         async with Client.connect(crew.url) as another:
             with trio.fail_after(START):
                 assert (await another.task(started.id).result()).text.startswith("stewed ")

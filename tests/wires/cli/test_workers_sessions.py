@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import trio
-from crew import Crew, Json, serving, until
+from crew import Crew, Json, kill, serving, until
 from peer import hello
 from serving import START
 
@@ -166,7 +166,7 @@ async def test_sessions_of_a_worker_that_was_killed_go_on_in_another(short: Path
         sessions = [await opened(crew) for _ in range(6)]
         homes = [int(await each.call("where")) for each in sessions]
         assert len({*homes}) == 2
-        os.kill(homes[0], signal.SIGKILL)
+        await kill(homes[0])
         for session, home in zip(sessions, homes, strict=True):
             now = int(await session.call("where"))
             assert (now == home) is (home != homes[0])

@@ -70,15 +70,25 @@ async def test_a_server_that_keeps_crashing_is_given_up_with_how_it_ended(tmp_pa
 
 
 @pytest.mark.parametrize(("mode", "times"), [("auto", 2), (NEWEST_LEGACY, 1), (MODERN, 1)])
-async def test_a_server_that_exits_before_it_says_anything_is_started_once_for_each_era_that_is_tried(
+async def test_a_server_that_exits_at_the_first_message_is_started_once_for_each_era_that_is_tried(
     tmp_path: Path, mode: str, times: int
 ) -> None:
+    assert await starts_of(tmp_path, mode, "sys.stdin.readline()") == times
+
+
+@pytest.mark.parametrize("mode", ["auto", NEWEST_LEGACY, MODERN])
+async def test_a_server_that_exits_before_it_reads_anything_is_started_once(tmp_path: Path, mode: str) -> None:
+    assert await starts_of(tmp_path, mode, "pass") == 1
+
+
+async def starts_of(tmp_path: Path, mode: str, statement: str) -> int:
+    """Return how often a server is started that does this, and exits."""
     starts = tmp_path / "starts"
-    program = f"import sys; open({str(starts)!r}, 'a').write('.'); sys.exit(3)"
+    program = f"import sys; open({str(starts)!r}, 'a').write('.'); {statement}; sys.exit(3)"
     with trio.fail_after(BOUND), pytest.raises(Disconnected, match="status 3"):
         async with Client.connect([sys.executable, "-c", program], mode=mode):
             pass
-    assert starts.read_text() == "." * times
+    return len(starts.read_text())
 
 
 @eras

@@ -62,11 +62,12 @@ async def test_the_client_of_the_official_sdk_answers_a_question(mode: str, tmp_
 
 
 async def test_the_command_of_the_page_calls_the_tool(tmp_path: Path) -> None:
-    (line,) = [line for line in Page("asyncio").text.splitlines() if line.startswith("trio-mcp call ")]
+    # The first asks at the terminal.
+    *_, line = [line for line in Page("asyncio").text.splitlines() if line.startswith("trio-mcp call ")]
     _, *words = line.split()
     async with served(tmp_path) as url:
         words = [url if word.startswith("http") else word for word in words]
-        command = [sys.executable, "-m", "trio_mcp", *words, "--answer", "value=yes"]
+        command = [sys.executable, "-m", "trio_mcp", *words]
         done = await trio.run_process(command, capture_stdout=True, env={**environ, **IMPORTS})
     assert done.stdout.decode().strip() == "Ordered."
 

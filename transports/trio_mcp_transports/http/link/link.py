@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from trio_mcp.base.groups import UnwrappedErrors
 from trio_mcp.base.logs import peer_logger
 
 from .frames import Frame, FrameReader, Kind, LinkBroken, encode
@@ -68,15 +69,14 @@ class Link:
             LinkBroken: the other end sent what it may not.
         """
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._write)
-                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                    while data := await self._stream.receive_some(READ_BYTES):
-                        for frame in self._reader.feed(bytes(data)):
-                            self._receive(frame)
-                nursery.cancel_scope.cancel()
-        except* LinkBroken as errors:
-            raise errors.exceptions[0] from None
+            with UnwrappedErrors():
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                        while data := await self._stream.receive_some(READ_BYTES):
+                            for frame in self._reader.feed(bytes(data)):
+                                self._receive(frame)
+                    nursery.cancel_scope.cancel()
         finally:
             self.is_over = True
             self._waiting.clear()
