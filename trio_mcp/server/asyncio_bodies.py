@@ -60,10 +60,15 @@ def on_asyncio(function: Function) -> Function:
     async def run(*args: object, **options: object) -> object:
         if not any(isinstance(value, Context) for value in (*args, *options.values())):
             return await to_asyncio.run(partial(body, *args, **options))
-        async with open_home() as home:
-            result = await to_asyncio.run(partial(body, *map(home.moved, args), **home.moved_options(options)))
-            home.check_awaited(args, options)
-            return result
+        # Not in a context manager made of a generator, which on CPython 3.13 leaves an error in a cycle with its frames.
+        with UnwrappedErrors():
+            async with trio.open_nursery() as nursery:
+                home = Home(current_host(), nursery)
+                result = await to_asyncio.run(partial(body, *map(home.moved, args), **home.moved_options(options)))
+                home.check_awaited(args, options)
+                # What it has not awaited of its context ends with it.
+                nursery.cancel_scope.cancel()
+        return result
 
     run.runs_on_asyncio = True  # type: ignore[attr-defined]
     return run
@@ -89,8 +94,12 @@ def provider_on_asyncio(provider: Provider) -> Provider:
 async def open_on_asyncio(function: Function, **options: object) -> AsyncGenerator[object]:
     """Enter the context manager that an author's function returns, on asyncio; leave it behind the block."""
     make = cast("Callable[..., AbstractAsyncContextManager[object]]", function)
-    async with open_home() as home, to_asyncio.open(partial(make, **home.moved_options(options))) as value:
-        yield value
+    with UnwrappedErrors():
+        async with trio.open_nursery() as nursery:
+            home = Home(current_host(), nursery)
+            async with to_asyncio.open(partial(make, **home.moved_options(options))) as value:
+                yield value
+            nursery.cancel_scope.cancel()
 
 
 class Home:
@@ -126,15 +135,6 @@ class Home:
 
     async def _run(self, function: Callable[[], Awaitable[T]]) -> T:
         return await TrioCall(self._host, function, self._nursery).result(copy_context())
-
-
-@asynccontextmanager
-async def open_home() -> AsyncGenerator[Home]:
-    """Open the home of a body. What it has not awaited of its context is cancelled behind the block."""
-    with UnwrappedErrors():
-        async with trio.open_nursery() as nursery:
-            yield Home(current_host(), nursery)
-            nursery.cancel_scope.cancel()
 
 
 class AsyncioAnswer(Unawaited[T_co]):
