@@ -85,7 +85,7 @@ async def latencies(url: str, token: str) -> list[float]:
 
 
 async def send_many(url: str, tokens: Sequence[str]) -> set[int]:
-    """Send calls with these tokens, one after another; return the statuses."""
+    """Send a call with each of these tokens, one after another; return the statuses."""
     body, headers = modern_call("read")
     del headers["host"]
     async with httpx2.AsyncClient(timeout=LIMIT) as http:
@@ -127,7 +127,7 @@ async def test_connections_that_wait_for_a_slow_provider_leave_the_others_alone(
     show(alone, beside)
 
 
-async def test_ten_thousand_invalid_tokens_are_refused_and_fetch_keys_once_while_a_caller_is_served(
+async def test_ten_thousand_invalid_tokens_are_refused_and_fetch_keys_twice_at_most_while_a_caller_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     home, port, statuses = TestIssuer(), free_port(), set[int]()
@@ -143,26 +143,28 @@ async def test_ten_thousand_invalid_tokens_are_refused_and_fetch_keys_once_while
     # Of another issuer that claims the name of this one: its keys are unknown.
     forged = TestIssuer(home.url).token("mallory", audience=resource)
 
-    async def beside(token: str) -> list[float]:
-        """Return how long the calls of a caller take while others send this token with other ends."""
-        head, payload, signature = token.split(".")
-        tokens = [f"{head}.{payload}.{number:04}{signature[4:]}" for number in range(FORGED // FORGERS)]
+    head, payload, signature = forged.split(".")
+    # Each has another signature, so that none is in a cache.
+    invalid = [f"{head}.{payload}.{number:04}{signature[4:]}" for number in range(FORGED // FORGERS)]
+
+    async def beside(tokens: Sequence[str]) -> list[float]:
+        """Return how long the calls of a caller take while others send calls with these tokens."""
+
+        async def send_all() -> None:
+            statuses.update(await send_many(url, tokens))
+
         async with trio.open_nursery() as nursery:
-
-            async def send_all() -> None:
-                statuses.update(await send_many(url, tokens if token == forged else [token] * len(tokens)))
-
             for _ in range(FORGERS):
                 nursery.start_soon(send_all)
             return await latencies(url, good)
 
     async with serving(ProtectedResource(resource, verifier), port) as url:
         with trio.fail_after(LIMIT):
-            beside_valid = await beside(good)
+            beside_valid = await beside([good] * len(invalid))
             assert statuses == {200}
             statuses.clear()
-            beside_forged = await beside(forged)
+            beside_invalid = await beside(invalid)
     assert statuses == {401}
     # One for the first token, and at most one more for a key that was not there.
     assert len(fetched) <= 2
-    show(beside_valid, beside_forged)
+    show(beside_valid, beside_invalid)

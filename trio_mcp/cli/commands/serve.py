@@ -225,11 +225,7 @@ def command_line(
     workplace = WORKPLACE.get()
     if workers > 1 and workplace is None:
         with http_errors():
-            if sse:
-                raise CommandError(
-                    "--sse needs one worker: a message of HTTP+SSE comes on another connection than its stream"
-                )
-            return serve_with_workers(targets, workers, http)
+            return serve_with_workers(targets, workers, http, sse=sse)
     # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
     given = {
         "root_path": root_path,
@@ -245,11 +241,7 @@ def command_line(
     with http_errors():
         options["authenticate"] = resource_of(resource, auth, required, scopes)
         if by_path:
-            if resource is not None:
-                raise CommandError(
-                    "--resource is the URL of one server: give each of several its own in its file, as "
-                    "HttpOptions(authenticate=ProtectedResource(...))"
-                )
+            check_one_resource(resource)
             return serve_by_path(by_path, dict(headers), options, debug=debug)
         server = read_target(targets[0])
         if not isinstance(server, PythonTarget):
@@ -272,12 +264,23 @@ def use_store(given: str | None, servers: int) -> None:
         )
 
 
-def serve_with_workers(targets: Sequence[str], workers: int, http: Mapping[str, object]) -> int:
+def check_one_resource(resource: str | None) -> None:
+    """Raise `CommandError` if several servers are given one resource."""
+    if resource is not None:
+        raise CommandError(
+            "--resource is the URL of one server: give each of several its own in its file, as "
+            "HttpOptions(authenticate=ProtectedResource(...))"
+        )
+
+
+def serve_with_workers(targets: Sequence[str], workers: int, http: Mapping[str, object], *, sse: bool) -> int:
     """Serve one server of a file in several processes; return the exit status.
 
     Raises:
-        CommandError: it is not one server of a file.
+        CommandError: it is not one server of a file, or is served over HTTP+SSE, too.
     """
+    if sse:
+        raise CommandError("--sse needs one worker: a message of HTTP+SSE comes on another connection than its stream")
     if paths_of(targets) or not isinstance(read_target(targets[0]), PythonTarget):
         raise CommandError(
             "--workers is for one server of a Python file: what a URL or a command names keeps a connection for each session, "
