@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from bench import command, environments
-from bench.generator import Load
+from bench.generator import Load, WrongAnswers
+from bench.instructions import count_instructions, instructions_in
 from bench.page import BEGIN, END, ratios_on, with_section
 from bench.results import Results
 from bench.running import Cores, Settings, install
@@ -173,3 +174,21 @@ def test_a_target_whose_program_is_not_there_is_skipped_with_a_line(monkeypatch:
     assert trio.run(install, [TARGETS["ts"]], results, lines.append) == []
     assert results.failures == []
     assert lines[-1] == "skipped ts: node and npm are not on PATH"
+
+
+def test_without_a_count_in_its_file_valgrind_has_not_ended(tmp_path: Path) -> None:
+    counts = tmp_path / "counts"
+    counts.write_text("==1== Command: python\n==1== I   refs:      1,234,567\n")
+    assert instructions_in(counts) == 1_234_567
+    counts.write_text("==1== Command: python\n")
+    with pytest.raises(WrongAnswers):
+        instructions_in(counts)
+
+
+def test_instructions_without_valgrind_are_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    settings = Settings(1, Load(1, 0), Cores.allowed(), tmp_path)
+    with pytest.raises(environments.Unavailable, match="valgrind"):
+        trio.run(count_instructions, [], [], settings, print)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import json
 import os
 import platform
 import signal
@@ -17,13 +18,15 @@ from typing import TypeVar
 
 import trio
 
+from .calls import FirstAnswer
 from .environments import Unavailable
 from .generator import Load, build
+from .instructions import count_instructions
 from .page import LIMIT, not_on_page, ratios_on, regressions, with_section
 from .paths import BUILD, PAGE, PICTURE
 from .processes import ProcessFailed
 from .results import Results
-from .running import Cores, Settings, install, measure
+from .running import FAILURES, Cores, Settings, install, measure
 from .table import Ratios, Row, ratios_of, rows_of, terminal_table
 from .targets import TARGETS, Installed
 from .workload import Workload
@@ -40,6 +43,7 @@ examples:
   python -m bench --workloads stdio-16 --targets trio_mcp,floor --rounds 1 --duration 0.2
   python -m bench --rounds 5 --duration 2 --update           refresh the page and its picture, in about 20 minutes
   python -m bench --json results.json                        keep the figure of each round
+  python -m bench --instructions --workloads stdio,http-modern-16,startup --targets trio_mcp
 
 workloads: {", ".join(WORKLOADS)}
 targets:   {", ".join(TARGETS)}
@@ -65,6 +69,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     what.add_argument("--check", action="store_true", help="fail if a ratio is worse than on the page")
     what.add_argument(
         "--update", action="store_true", help="write the page and its picture; needs all targets and workloads"
+    )
+    what.add_argument(
+        "--instructions",
+        action="store_true",
+        help="count instructions of a call instead of time, with valgrind: two runs differ by less than 1%%",
     )
     options = parser.parse_args(arguments)
     if options.rounds < 1 or options.duration <= 0 or options.warmup < 0:
@@ -145,6 +154,8 @@ async def run(options: argparse.Namespace, settings: Settings) -> int:
         say(f"The load generator cannot be made: {error}")
         return 1
     installed = await install(options.targets, results, say)
+    if options.instructions:
+        return await print_instructions(options, installed, settings)
     await measure(options.workloads, installed, settings, results, say)
     await measure_worse_again(on_page, options.workloads, installed, settings, results)
     rows = rows_of(results.medians())
@@ -162,6 +173,22 @@ async def run(options: argparse.Namespace, settings: Settings) -> int:
     if rows:
         show_picture(rows)
     return int(bool(found or results.failures))
+
+
+async def print_instructions(options: argparse.Namespace, installed: Sequence[Installed], settings: Settings) -> int:
+    """Count, and print a line for each workload and target; returns the exit status."""
+    try:
+        found = await count_instructions(options.workloads, installed, settings, say)
+    except (Unavailable, *FAILURES) as error:
+        say(f"The instructions cannot be counted: {error}")
+        return 1
+    for workload, targets in found.items():
+        unit = "million, the whole process" if isinstance(WORKLOADS[workload], FirstAnswer) else "a call"
+        for target, count in targets.items():
+            print(f"{workload:24} {target:20} {count:12,} {unit}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return 0 if found else 1
 
 
 def update(rows: Sequence[Row], settings: Settings, results: Results) -> bool:

@@ -36,10 +36,12 @@ class Load:
     Attributes:
         duration: Seconds that are measured.
         warmup: Seconds before that.
+        calls: If not 0, the load ends after so many answers, without a warmup, and fails after `duration`.
     """
 
     duration: float
     warmup: float
+    calls: int = 0
 
     def at_first(self) -> Load:
         """Return the load for a server that was just started."""
@@ -98,6 +100,8 @@ async def generate(
     command: list[str | Path] = [*program, mode, "--duration", str(load.duration), "--warmup", str(load.warmup)]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
+    if load.calls:
+        command += ["--calls", str(load.calls)]
     for name, text in texts.items():
         file = scratch / name
         file.write_text(text, encoding="utf-8")

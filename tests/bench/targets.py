@@ -47,11 +47,13 @@ class Installed:
 
     target: Target
     interpreter: Path
+    under: tuple[str, ...] = ()
+    """A command that runs the interpreter, for example a profiler's."""
 
     def command(self, wire: Wire, port: int = 0) -> list[str]:
         """Return the command that serves on this wire."""
         arguments = [part.format(port=port) for part in self.target.commands[wire]]
-        return [str(self.interpreter), *arguments]
+        return [*self.under, str(self.interpreter), *arguments]
 
 
 ONLY_ECHO = frozenset({"echo"})

@@ -109,15 +109,22 @@ static double server_cpu(void) {
   return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-/* Whether the run is over; begins to measure after the warmup. */
+/* Whether the run is over; begins to measure after the warmup, or at once if the calls are counted. */
 int over(void) {
   double time = now();
-  if (!measuring && time >= started + options.warmup) {
+  if (options.calls && measuring && calls >= options.calls) {
+    cpu_after = server_cpu();
+    return 1;
+  }
+  if (!measuring && (options.calls || time >= started + options.warmup)) {
     measuring = 1;
     measured_from = now();
     cpu_before = server_cpu();
   }
   if (measuring && time >= measured_from + options.duration) {
+    if (options.calls) {
+      die("fewer calls than it had to make");
+    }
     cpu_after = server_cpu();
     return 1;
   }

@@ -11,7 +11,7 @@
 
 #define PIPE_BYTES (1 << 20)
 #define OPENING_TIMEOUT 60.0
-#define EXIT_TIMEOUT 2.0
+#define EXIT_TIMEOUT 20.0
 #define ID_WINDOW 512 /* where the id of a large message is: this near to its beginning or end */
 #define BIG_MESSAGE 100000
 

@@ -29,7 +29,7 @@ _Noreturn void die(const char *what);
 typedef enum { HTTP, ELICIT, MRTR, WS, STDIO } Mode;
 typedef struct {
   Mode mode;
-  int port, connections, in_flight, server_core;
+  int port, connections, in_flight, server_core, calls;
   double duration, warmup;
   const char *request, *answer, *opening, *sessions, *expect, *path;
 } Options;

@@ -6,7 +6,8 @@
  * POST mcpload ws     --port P --conns N --inflight M --init FILE --req FILE [--path /mcp] mcpload stdio  --inflight M
  * --init FILE --req FILE [--server-cpu CORE] -- COMMAND...
  *
- * Also: --duration SECONDS, --warmup SECONDS, --expect TEXT (in every answer), --pid PID (of the server).
+ * Also: --duration SECONDS, --warmup SECONDS, --expect TEXT (in every answer), --pid PID (of the server), and --calls N, which
+ * ends the run after so many answers, without a warmup.
  *
  * The loop is closed: each connection, or each call in flight, is followed by the next as soon as it was answered. The
  * result is one JSON object on stdout: the calls, the wrong answers, the CPU time of the server for each call in
@@ -34,6 +35,7 @@ static const Option known[] = {
     {"--inflight", .integer = &options.in_flight},
     {"--server-cpu", .integer = &options.server_core},
     {"--pid", .integer = &server},
+    {"--calls", .integer = &options.calls},
     {"--duration", .number = &options.duration},
     {"--warmup", .number = &options.warmup},
     {"--req", .text = &options.request},

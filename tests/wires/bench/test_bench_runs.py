@@ -115,3 +115,15 @@ async def test_a_server_that_does_not_start_is_named_with_the_end_of_its_stderr(
     assert failure.startswith("broken failed at http-modern-16")
     assert "no configuration" in failure
     assert results.medians() == {}
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+def test_the_instructions_of_a_call_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "counts.json"
+    arguments = ["--instructions", "--workloads", "http-legacy-16", "--targets", FLOOR, "--json", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", *arguments], cwd=ROOT / "tests", capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    # Python alone needs more than this to parse a head and write one, and a start of the process a thousand times as much.
+    assert 50_000 < json.loads(file.read_text())["http-legacy-16"][FLOOR] < 5_000_000
