@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
 from crashing_store import CrashingStore, Disk
 
-from trio_mcp.storage import MISSED, Missed, Notice, StoreError
+from trio_mcp.storage import MISSED, Change, Fenced, Missed, Notice, StoreError
 
 
 class NoticingDisk(Disk):
@@ -17,6 +17,7 @@ class NoticingDisk(Disk):
     Attributes:
         announced: every notice, in the order in which they came.
         is_deaf: notices are lost, and those who listen learn that.
+        buried: the names of the processes that were taken for dead.
     """
 
     def __init__(self) -> None:
@@ -24,6 +25,7 @@ class NoticingDisk(Disk):
         self.listeners: list[trio.MemorySendChannel[Notice | Missed]] = []
         self.announced: list[Notice] = []
         self.is_deaf = False
+        self.buried: set[str] = set()
 
 
 class NoticingStore(CrashingStore):
@@ -31,6 +33,7 @@ class NoticingStore(CrashingStore):
 
     Attributes:
         may_listen: listening fails while it is not set.
+        join_fails: joining fails while it is set.
     """
 
     disk: NoticingDisk
@@ -38,8 +41,25 @@ class NoticingStore(CrashingStore):
     def __init__(self, disk: NoticingDisk) -> None:
         super().__init__(disk)
         self.may_listen = True
+        self.join_fails = False
+
+    def be_buried(self) -> None:
+        """Let the process be buried by another one; it learns of it with its next write, or when `lapses` is counted."""
+        self.lapse()
+        self.disk.buried.add(self._node)
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        if self._node in self.disk.buried:
+            await trio.lowlevel.checkpoint()
+            raise Fenced(self._node)
+        await super().write(changes)
 
     async def join(self, node: str, about: bytes = b"") -> None:
+        await trio.lowlevel.checkpoint()
+        if self.join_fails:
+            raise StoreError("the store is away")
+        if node in self.disk.buried:
+            raise Fenced(node)
         await super().join(node)
 
     async def bury(self, node: str) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,20 @@ class HttpProcess:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}/mcp"
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop the process for the length of the block."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     async def start(self) -> None:
         """Start it, and return when it listens."""

@@ -286,7 +286,7 @@ async def stored_outcomes() -> AsyncIterator[Hold]:
         patch.setattr(key_store, "STORED_OUTCOMES", STORED_OUTCOMES._replace(limit=LIMIT))
         async with open_supervisor() as supervisor:
             unsettled = Settling(supervisor, MemoryBudget(), records)
-            keys = KeyStore(MemoryStore(), "node", 60.0, records, supervisor, unsettled)
+            keys = KeyStore(MemoryStore(), lambda: "node", 60.0, records, supervisor, unsettled)
 
             async def hold(caller: str | None) -> str | None:
                 claim = await keys.claim(CallKey(str(next(numbers)).encode(), b"", None, caller))

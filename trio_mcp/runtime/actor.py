@@ -78,6 +78,7 @@ class CancelReason(StrEnum):
     DEADLINE = "deadline"
     EXPIRED = "expired"
     SHUTDOWN = "shutdown"
+    FENCED = "fenced"
     SIBLING = "sibling"
 
 

@@ -44,14 +44,14 @@ class SharedChanges:
     A process that is alone announces no news of tasks.
 
     Args:
-        node: names this process.
+        node: returns the name of this process.
         processes: know whether there are others.
         on_mail: called when another process has stored answers for tasks.
         records: counts how often the store failed.
     """
 
     _store: SharedStore
-    _node: str
+    _node: Callable[[], str]
     _processes: Processes
     _subscriptions: Subscriptions
     _on_mail: Callable[[], None]
@@ -86,10 +86,10 @@ class SharedChanges:
     async def _announce(self, change: Change | str) -> None:
         kind, uri = (change, None) if isinstance(change, str) else change
         try:
-            await self._store.announce(TOPIC, dumps([self._node, kind, uri]))
+            await self._store.announce(TOPIC, dumps([self._node(), kind, uri]))
         except ValueError:
             # The URI is too long for a notice.
-            await self._store.announce(TOPIC, dumps([self._node, ALL, None]))
+            await self._store.announce(TOPIC, dumps([self._node(), ALL, None]))
 
     async def wait_listening(self) -> None:
         """Wait until this process listens, or that has failed: a client that subscribes later misses nothing.
@@ -130,7 +130,7 @@ class SharedChanges:
             # Of another version of this package.
             self._deliver_all()
             return
-        if node == self._node:
+        if node == self._node():
             return
         self._processes.heard()
         if kind == MAIL:

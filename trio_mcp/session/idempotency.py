@@ -171,7 +171,7 @@ class IdempotencyKeys:
         self.store: KeyStore | None = None
         if services.store.durable:
             self.store = recovery.key_store.KeyStore(
-                services.store, services.node, options.outcome_grace, services.records, supervisor, services.settling
+                services.store, services.name, options.outcome_grace, services.records, supervisor, services.settling
             )
         supervisor.spawn(self._table.drop_in_time)
 

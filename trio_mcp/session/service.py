@@ -24,7 +24,7 @@ from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded, Request
 from ..protocol.revisions import IDEMPOTENCY, REVISIONS
 from ..protocol.sealing.request_state import KeyRing
-from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor, total_statistics
+from ..runtime import Account, CancelReason, Outbox, Supervisor, ThreadLimiter, open_supervisor, total_statistics
 from ..runtime.loop_turn import LoopTurn
 from ..storage import SharedStore, Store
 from ..stores import open_store
@@ -111,6 +111,8 @@ class Service:
         records: counts what clients can make the server log, over all connections.
         watches_messages: whether sessions pass messages to middleware; also while there is none, if there may be some later.
         session_type: makes the sessions of a proxy, and takes what `make_session` takes; None for those of a server.
+        is_fenced: this process was buried, and has not joined its store again.
+        on_given_up: called when it gives up what it has, and again when it has its new name.
     """
 
     def __init__(
@@ -130,6 +132,9 @@ class Service:
         self.watches_messages = bool(offers.message_middleware) or offers.usage is not None
         self.session_type: Callable[..., object] | None = None
         self.turn = LoopTurn()
+        self.is_fenced = False
+        self._fenced = trio.Event()
+        self.on_given_up: list[Callable[[], None]] = []
         self._keys: IdempotencyKeys | None = None
         self.records = RepeatedRecords(logger, lines=SHARED_LINES)
         self.calls = CallServices(
@@ -139,8 +144,7 @@ class Service:
             keys,
             self.identity.name,
             CallDirectory(options.outcome_grace, options.memory),
-            # New at each start: a state that an earlier process has sealed is not one of this process.
-            "-".join(filter(None, (options.node, secrets.token_urlsafe(8)))),
+            new_node(options),
             self.records,
             store,
             lambda: self.tasks,
@@ -193,13 +197,39 @@ class Service:
         """Announce changes to the other processes that use a store, and deliver theirs."""
         calls = self.calls
         shared = session.changes.SharedChanges(
-            store, calls.node, calls.processes, self.subscriptions, self.tasks.mailbox.wake, self.records
+            store, calls.name, calls.processes, self.subscriptions, self.tasks.mailbox.wake, self.records
         )
         self.subscriptions.forward = shared.tell
         calls.on_mail = partial(shared.tell, session.changes.MAIL)
         self.supervisor.spawn(shared.send)
         self.supervisor.spawn(shared.receive)
         await shared.wait_listening()
+
+    def fence(self) -> None:
+        """Give up what this process has: it was buried. `wait_fenced` returns."""
+        if not self.is_fenced:
+            self.is_fenced = True
+            self._fenced.set()
+            self._give_up()
+
+    async def wait_fenced(self) -> None:
+        """Wait until this process is known to have been buried."""
+        await self._fenced.wait()
+
+    def _give_up(self) -> None:
+        """Cancel the calls, and leave to other processes what this one has in the store."""
+        self.supervisor.cancel_all(CancelReason.FENCED)
+        self.tasks.leave_all()
+        self.calls.directory.forget_replayed()
+        for give_up in self.on_given_up:
+            give_up()
+
+    def rename(self, node: str) -> None:
+        """Go on under another name, without what this process had under the one before."""
+        self.calls.node = node
+        self.is_fenced, self._fenced = False, trio.Event()
+        self._give_up()
+        self.declare(self.capabilities)
 
     @cached_property
     def _task_routes(self) -> Mapping[str, Route]:
@@ -302,6 +332,12 @@ class Service:
         return f"<Service {self.identity.name} {self.supervisor!r}>"
 
 
+def new_node(options: ServiceOptions) -> str:
+    """Return a name for a process."""
+    # New at each start: a state that an earlier process has sealed is not one of this process.
+    return "-".join(filter(None, (options.node, secrets.token_urlsafe(8))))
+
+
 STREAM_END_TIMEOUT: Final = 0.5
 """Seconds for ending the streams of change notifications with their results."""
 
@@ -342,6 +378,7 @@ async def open_service(
                 supervisor.spawn(tasks.adoption.adopt_all, service.tasks)
                 if isinstance(store, SharedStore):
                     await service.share_changes(store)
+                    supervisor.spawn(session.rejoining.stay_joined, service, store)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Self
@@ -16,6 +16,7 @@ from ..protocol.sealing.at_rest import Unsealable, Vault
 from ..storage import (
     Append,
     Change,
+    Fenced,
     Missed,
     Notice,
     Put,
@@ -178,11 +179,25 @@ class SealedStore:
 
 
 class SealedSharedStore(SealedStore):
-    """The same for a store that several processes use: notices, and what processes say about themselves, are sealed too."""
+    """The same for a store that several processes use: notices, and what processes say about themselves, are sealed too.
+
+    Attributes:
+        on_fenced: called before a write raises `Fenced`.
+    """
 
     def __init__(self, store: SharedStore, vault: Vault, name: str, seconds: float = SECONDS) -> None:
         super().__init__(store, vault, name, seconds)
         self._shared = store
+        self.on_fenced: Callable[[], None] = lambda: None
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Make all changes or none, like `Store.write`."""
+        try:
+            await super().write(changes)
+        except Fenced:
+            # In the step in which the writer learns of it: it must not go on as after any other failure.
+            self.on_fenced()
+            raise
 
     async def join(self, node: str, about: bytes = b"") -> None:
         """Say that this process lives under that name, like `SharedStore.join`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import sys
@@ -188,3 +189,28 @@ async def test_a_task_of_a_worker_that_was_killed_has_an_end_within_seconds(shor
         async with Client.connect(crew.url) as another:
             with trio.fail_after(START):
                 assert (await another.task(started.id).result()).text.startswith("stewed ")
+
+
+def links(short: Path) -> set[str]:
+    """Return the sockets on which the workers listen for links."""
+    return {each.name for each in short.glob("trio-mcp-*/l*") if each.is_socket()}
+
+
+async def test_a_worker_that_was_taken_for_dead_is_found_under_its_new_name(short: Path, redis_url: str) -> None:
+    key = base64.urlsafe_b64encode(bytes(32)).decode()
+    store = f"{redis_url}?namespace=workers"
+    async with serving(short, workers=2, TRIO_MCP_STORE=store, TRIO_MCP_KEYS=key) as crew:
+        before, victim = links(short), min(crew.pids)
+        os.kill(victim, signal.SIGSTOP)
+        try:
+            # The other one looks once a second whether it lives. Nothing notifies of that.
+            await trio.sleep(4)
+        finally:
+            os.kill(victim, signal.SIGCONT)
+        await until(lambda: len(before & links(short)) == 1 and len(links(short)) == 2)
+        served = set[str]()
+        for _ in range(20):
+            answer, began, here = (await crew.call("order", **await asked(crew, "order"))).split()
+            assert (answer, began) == ("accept", here)
+            served.add(here)
+        assert len(served) == 2

@@ -38,7 +38,7 @@ from trio_mcp.session.session_state import LISTEN_METHOD
 
 from .access import HttpRejection
 from .requests import Expiry
-from .responses import KnownResponse, OpenResponse, Response, StreamPart
+from .responses import BrokenOff, KnownResponse, OpenResponse, Response, StreamPart
 
 LEGACY_STATUS = {SERVER_BUSY: 503}
 """The legacy era sends its errors with status 200, apart from overload."""
@@ -110,11 +110,20 @@ class Exchange(OpenResponse):
         """Seconds without anything to send after which a filler is due."""
         return KEEP_ALIVE_SECONDS
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether its end without an answer is to look like a lost connection."""
+        return False
+
+    @property
+    def _is_broken(self) -> bool:
+        return self.outbox.closed and not self.outbox.items and not self.is_ending and self.is_cut
+
     def take_known(self) -> KnownResponse | None:
         """Return the whole response, if it is all that there is to send and nothing was sent before; else None."""
         # Decided at the end and not at the beginning: most calls say nothing but their answer, and a plain body is
         # cheaper for both.
-        if self._opened or self.is_ending or not self.outbox.closed or len(self.outbox.items) > 1:
+        if self._opened or self.is_ending or not self.outbox.closed or len(self.outbox.items) > 1 or self._is_broken:
             return None
         envelopes = self.outbox.take_nowait()
         # The client cancelled the call by a message, so nothing answers it.
@@ -126,10 +135,15 @@ class Exchange(OpenResponse):
 
     def take_part(self) -> StreamPart | None:
         is_last = self.is_complete
+        if is_last and self._is_broken:
+            return None
         body = self._events_nowait()
         return None if body is None else self._part(body, is_last=is_last)
 
     async def wait_part(self) -> StreamPart:
+        if self._is_broken:
+            await trio.lowlevel.checkpoint()
+            raise BrokenOff
         # Before it waits: how the stream ends, and what comes meanwhile, is for the next part.
         is_last = self.is_complete
         return self._part(await self._events(), is_last=is_last)
@@ -245,6 +259,11 @@ class ModernResponse(Exchange):
         super().__init__(MODERN_STATUS, outbox)
         self._session = session
         self._target = target
+
+    @property
+    def is_cut(self) -> bool:
+        # Its client cannot cancel it by a message: it has gone, or the call was given up.
+        return True
 
     def abandon(self) -> None:
         self._session.disconnect(self._target)

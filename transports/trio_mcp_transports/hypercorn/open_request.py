@@ -296,12 +296,12 @@ class OpenRequest:
 
     async def _wait_part(self, response: OpenResponse) -> None:
         """Write a part that has to be waited for; a task of the connection."""
-        part: StreamPart | None = None
+        part, breaks_off = None, self._break_off
         try:
             part = await response.wait_part()
         except BrokenOff:
-            # Who raises it has logged why.
-            pass
+            # Who raises it has logged why. An answer, of whatever status, would say what became of the request.
+            breaks_off = partial(self._end, closes=True, is_complete=False)
         except Exception as error:  # noqa: BLE001
             self._owner.log_failure(error)
         finally:
@@ -313,7 +313,7 @@ class OpenRequest:
         if part is not None and not self.is_lost:
             self._try(response, partial(self._write_taken, response, part))
         elif not self.is_lost:
-            self._break_off()
+            breaks_off()
 
     def _write_taken(self, response: OpenResponse, part: StreamPart) -> None:
         owner = self._owner

@@ -20,14 +20,14 @@ from ...errors import (
     RemoteProtocolError,
 )
 from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
-from ...runtime import CALL_OVER_MESSAGE, Actor, CancelReason, Journal, Lane, Outcome, Slot
+from ...runtime import CALL_OVER_MESSAGE, Actor, Journal, Lane, Outcome, Slot
 from ...types import ClientCapabilities, Model
 from ...types.capabilities import lacks
 from .. import calls
 from ..replies import ReplyTarget
 from .call import Call, Plan
 from .facts import Question, RequestFacts
-from .failures import check_capabilities
+from .failures import GOES_ON_REASONS, check_capabilities
 from .pending_asks import ELICITATION_COMPLETE, AskedQuestion, PendingAsks
 from .services import CallOffers, CallServices
 
@@ -220,7 +220,7 @@ class CallByRequests(Call[PendingAsks]):
     @property
     def continues_elsewhere(self) -> bool:
         is_kept = self.memory is not None and self.memory.log is not None
-        return is_kept and self.actor.reason is CancelReason.SHUTDOWN
+        return is_kept and self.actor.reason in GOES_ON_REASONS
 
     def _on_actor_done(self, actor: Actor, outcome: Outcome) -> None:
         if self._origin.earlier and not self.continues_elsewhere:

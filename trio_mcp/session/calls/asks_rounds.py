@@ -26,7 +26,7 @@ from ..replies import LegOutcome, ReplyTarget
 from .call import BECOMES_OUTSIDE, Call
 from .ended import EndedCall, repeat_or_reject
 from .facts import Question, RequestFacts
-from .failures import check_capabilities
+from .failures import GOES_ON_REASONS, check_capabilities
 from .legs import Decision, LegBook, OpenQuestion, asked_in_order, claim_place, with_timeout
 from .memory import CallMemory, StatePayload
 
@@ -285,6 +285,10 @@ class CallInRounds(Call[RequestDigest]):
         )
 
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
+        if self.actor.cancel_reason is CancelReason.FENCED:
+            # It goes on elsewhere, or here as a replay.
+            self.forget()
+            return
         kept_bytes = legs.finish(final)
         if legs.call_id is not None:
             ended, caller = EndedCall(legs, self.actor.reason), self.actor.caller
@@ -310,7 +314,7 @@ class CallInRounds(Call[RequestDigest]):
             return False
         # Other processes can open its states. Whether one has, while it was parked here, cannot be known. A leg that this
         # process did not finish may be sent again, with the state of the leg before it.
-        interrupted = self.actor.reason in (CancelReason.SHUTDOWN, CancelReason.EXPIRED)
+        interrupted = self.actor.reason in (*GOES_ON_REASONS, CancelReason.EXPIRED)
         return self.actor.state is ActorState.PARKED or (interrupted and legs.number > 1)
 
     # the next leg

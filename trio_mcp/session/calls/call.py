@@ -63,6 +63,7 @@ from .facts import IS_REPLAYED, ErrorResult, ProgressReports, Question, RequestF
 from .failures import (
     CANCEL_ERRORS,
     EXPECTED_ERRORS,
+    GOES_ON_REASONS,
     NO_REPLY_REASONS,
     error_detail,
     store_failure,
@@ -403,7 +404,7 @@ class Call(ABC, Generic[OriginT_co]):
     ) -> bool:
         """Keep an outcome under the key of the call; return whether it is sent from there, once it is stored."""
         # A repeat goes on in the next process with what this one has recorded, or gets the unknown-outcome error.
-        goes_on = keyed.is_stored and self.actor.cancel_reason is CancelReason.SHUTDOWN
+        goes_on = keyed.is_stored and self.actor.cancel_reason in GOES_ON_REASONS
         targets = [*(() if target is None else (target,)), *copies]
         if not keyed.end_leg(None if goes_on else outcome, targets):
             return False
@@ -448,6 +449,11 @@ class Call(ABC, Generic[OriginT_co]):
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
         """Return what to answer the caller with; None if the call was cancelled for a client that wants no reply."""
+        reason = self.actor.cancel_reason
+        if reason is CancelReason.FENCED:
+            # Another process may have answered by now. Where only this request's own response is cut, its client comes back.
+            is_cut = self.target is None or self.target.owns_outbox
+            return None if is_cut else CANCEL_ERRORS[CancelReason.FENCED]
         if self.next_process_answers and not isinstance(outcome, Returned) and self.continues_elsewhere:
             return None
         answer: LegOutcome
@@ -460,7 +466,6 @@ class Call(ABC, Generic[OriginT_co]):
                 answer = self._encoded(result) if isinstance(result, Model) else result
         except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call
             answer = error_detail(self.services.failures, self.facts, self._told(error), self._plan.target)
-        reason = self.actor.cancel_reason
         return None if reason is not None and reason in NO_REPLY_REASONS else answer
 
     def _answer(self, outcome: Outcome) -> Model | ErrorDetail | None:

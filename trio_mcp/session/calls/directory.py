@@ -130,6 +130,10 @@ class CallDirectory(Generic[C, E]):
         _, caller, size = kept
         self._account.give_back(size, caller)
 
+    def forget_replayed(self) -> None:
+        """Let calls go on here once more: they were given up, and the store says which process has each."""
+        self._replayed.close()
+
     def close(self) -> None:
         """Forget all calls, and give back what they took of the memory budget."""
         self._unfinished.clear()

@@ -41,12 +41,21 @@ logger = peer_logger("trio_mcp.call")
 NO_REPLY_REASONS = (CancelReason.CLIENT, CancelReason.DISCONNECT)
 """Reasons after which no reply is sent, because the client does not want one or cannot get one (L-CAN-2b, M-CAN-2s)."""
 
+GOES_ON_REASONS = (CancelReason.SHUTDOWN, CancelReason.FENCED)
+"""Reasons after which another process may go on with what this one has stored of a call."""
+
 CANCEL_ERRORS = {
     CancelReason.EXPIRED: ErrorDetail(SERVER_BUSY, "The call waited too long for an answer."),
     # Not "busy", which says that nothing was run.
     CancelReason.SHUTDOWN: ErrorDetail(
         INTERNAL_ERROR,
         "The server is shutting down and has cancelled this call. What it did stays done. Start it again if that is safe.",
+        {OUTCOME_UNKNOWN: True},
+    ),
+    CancelReason.FENCED: ErrorDetail(
+        INTERNAL_ERROR,
+        "This server did not reach its store for too long and has cancelled this call. What it did stays done. Start it again if "
+        "that is safe.",
         {OUTCOME_UNKNOWN: True},
     ),
     CancelReason.SIBLING: ErrorDetail(INTERNAL_ERROR, "The call was cancelled."),

@@ -126,6 +126,7 @@ CANCELLED_WHILE_PARKED: Mapping[CancelReason | None, Position] = {
     None: Position.PARKED,
     CancelReason.DEADLINE: Position.TIMED_OUT,
     CancelReason.SHUTDOWN: Position.SHUT_DOWN,
+    CancelReason.FENCED: Position.SHUT_DOWN,
 }
 
 GONE_REASONS = (CancelReason.CLIENT, CancelReason.DISCONNECT)

@@ -188,7 +188,7 @@ class CallServices:
         keys: seal `requestState`; None for a random key.
         audience: the server that a state is for.
         directory: the calls that a later request may carry forward.
-        node: names this process among those that share the keys.
+        node: names this process among those that share the keys, until it is buried and joins their store again.
         records: counts what clients can make the server log, over all connections.
         store: keeps what may have to outlive the process.
         open_tasks: returns what makes tasks of calls.
@@ -226,6 +226,10 @@ class CallServices:
         """Makes tasks of calls."""
         return self.open_tasks()
 
+    def name(self) -> str:
+        """Return `node`."""
+        return self.node
+
     @cached_property
     def kept(self) -> KeptResults:
         """The results that were too large to be sent."""
@@ -244,7 +248,7 @@ class CallServices:
     @cached_property
     def call_claims(self) -> CallClaims:
         """Which process runs a call in rounds, of those that share a durable store."""
-        return recovery.claims.CallClaims(self.store, self.node, self.options.actors.park_ttl, self.settling)
+        return recovery.claims.CallClaims(self.store, self.name, self.options.actors.park_ttl, self.settling)
 
     def resume_mode(self, mode: ResumeMode) -> ResumeMode:
         """Return what happens to a call of this mode whose parked actor no longer exists."""
@@ -253,7 +257,7 @@ class CallServices:
     @cached_property
     def processes(self) -> Processes:
         """The processes that share a durable store."""
-        return recovery.processes.Processes(self.store, self.node, self.records)
+        return recovery.processes.Processes(self.store, self.name, self.records)
 
     @cached_property
     def settling(self) -> Settling:

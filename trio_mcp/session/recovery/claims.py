@@ -131,12 +131,12 @@ class CallClaims:
     """The claims of one service.
 
     Args:
-        node: names this process.
+        node: returns the name of this process.
         lifetime: seconds for which a claim counts: no less than that of a state.
     """
 
     _store: Store
-    _node: str
+    _node: Callable[[], str]
     _lifetime: float
     _settling: Settling
     _runs: int = field(default=0, init=False)
@@ -226,7 +226,7 @@ class CallClaims:
 
     def _mine(self, leg: int) -> Claimant:
         self._runs += 1
-        return Claimant(self._node, leg, f"{self._node} {self._runs}")
+        return Claimant(self._node(), leg, f"{self._node()} {self._runs}")
 
     def _take_back(self, call_id: str) -> CallClaim | None:
         """Go on with a record that is not settled: the next write of it fences those that may still come."""
@@ -245,7 +245,7 @@ class CallClaims:
 
     async def _is_free(self, other: Claimant, leg: int, sealed_by: str) -> bool:
         """Return whether this process may run a call that another one has claimed; see the table above."""
-        if other.node in ("", self._node) or (other.leg < leg and other.node == sealed_by):
+        if other.node in ("", self._node()) or (other.leg < leg and other.node == sealed_by):
             return True
         return not await self._store.is_alive(other.node)
 

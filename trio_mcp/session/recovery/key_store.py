@@ -256,14 +256,14 @@ class KeyStore:
     """The keys in the store of a service.
 
     Args:
-        node: names this process.
+        node: returns the name of this process.
         grace: seconds for which an outcome is kept in memory too.
         records: counts how often the store failed.
         supervisor: has the tasks that write without being waited for.
     """
 
     _store: Store
-    _node: str
+    _node: Callable[[], str]
     _grace: float
     _records: RepeatedRecords
     _supervisor: Supervisor
@@ -291,7 +291,7 @@ class KeyStore:
             StoreError: whatever the store raises; nothing may be run.
         """
         self._claims += 1
-        mine, known = StoredKey(key.request.hex(), self._node, claim=self._claims), self._wanted.get(key.digest)
+        mine, known = StoredKey(key.request.hex(), self._node(), claim=self._claims), self._wanted.get(key.digest)
         if known is None:
             self._settling.check_room(key.owner)
             claim = Claim(self, key, FencedRecord(self._store, KEY_KIND, key.digest.hex()))
@@ -347,7 +347,7 @@ class KeyStore:
             raise other_request()
         if known.is_over:
             return known
-        if known.node == self._node:
+        if known.node == self._node():
             # A call that runs here, and a record that is not settled, are found before.
             return known._replace(is_over=True)
         if known.node and await self._store.is_alive(known.node):

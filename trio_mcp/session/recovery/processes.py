@@ -44,12 +44,12 @@ class Processes:
     """The processes that use the store of a service.
 
     Args:
-        node: names this process.
+        node: returns the name of this process.
         records: counts how often the store failed.
     """
 
     _store: Store
-    _node: str
+    _node: Callable[[], str]
     _records: RepeatedRecords
     _clock: Callable[[], float] = time.time
     _are_others: bool = field(default=True, init=False)
@@ -67,7 +67,7 @@ class Processes:
     async def introduce(self) -> None:
         """Let other processes know, from now on, that this one uses the store; a store that fails is logged."""
         try:
-            await self._put(self._node, LIVING)
+            await self._put(self._node(), LIVING)
         except StoreError as error:
             self._records.log("the store did not take the name of this process: %s", error)
 
@@ -79,7 +79,7 @@ class Processes:
 
     async def knows(self, node: str) -> bool:
         """Return whether a process uses this store, or used it lately. Raises `StoreError`."""
-        return node == self._node or await self._store.read(NODE_KIND, node) is not None
+        return node == self._node() or await self._store.read(NODE_KIND, node) is not None
 
     async def find_ended(self) -> Sequence[str]:
         """Return the processes that have ended and for which `note_ended` was not called yet. Raises `StoreError`."""
@@ -87,7 +87,7 @@ class Processes:
         is_listed, are_others, after = False, False, ""
         while page := await self._store.list(NODE_KIND, owner=LIVING, after=after, limit=PAGE):
             for record in page:
-                if record.key == self._node:
+                if record.key == self._node():
                     is_listed = True
                 elif await self._store.is_alive(record.key):
                     are_others = True
@@ -97,7 +97,7 @@ class Processes:
         self._are_others = are_others
         if not is_listed:
             # Another process has taken this one for dead, or the store did not take the record at the start.
-            await self._put(self._node, LIVING)
+            await self._put(self._node(), LIVING)
         return ended
 
     async def note_ended(self, nodes: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from ...base.logs import RepeatedRecords
 from ...base.shared_limits import UNSETTLED
 from ...runtime import MemoryBudget, Supervisor
 from ...runtime.quota import Quota
-from ...storage import Change, Put, Record, Store, StoreConflict, StoreFull, UnreadableRecord
+from ...storage import Change, Fenced, Put, Record, Store, StoreConflict, StoreFull, UnreadableRecord
 from ..envelope import UNSETTLED_SIZE
 
 AT_ONCE: Final = 16
@@ -242,7 +242,7 @@ class FencedRecord:
 
         Raises:
             StoreConflict: another process has written the record; nothing more of this one can be made.
-            StoreFull: nothing was written.
+            StoreFull, Fenced: nothing was written.
             StoreError: it may be written yet. So it is after a cancel.
         """
         self._along += [change for change in along if change not in self._along]
@@ -256,7 +256,7 @@ class FencedRecord:
                 except StoreConflict:
                     self._unknown.remove(attempt)
                     await self._read_back()
-                except StoreFull:
+                except (StoreFull, Fenced):
                     self._unknown.remove(attempt)
                     raise
                 else:

@@ -19,7 +19,7 @@ from ...errors import without_traceback
 from ...protocol.jsonrpc import RequestId
 from ...protocol.strict_json import dumps
 from ...runtime import EntryKind, JournalEntry
-from ...storage import Append, Change, Store, StoreConflict, StoreError, may_be_made
+from ...storage import Append, Change, Fenced, Store, StoreConflict, StoreError, may_be_made
 from ...types import JsonValue
 
 # The log of a call that runs a step, asks, and is in its second step when the process ends:
@@ -285,7 +285,8 @@ class CallLog:
             try:
                 with trio.fail_after(COMMIT_SECONDS):
                     await self.commit(*further)
-            except TakenOver:
+            except (TakenOver, Fenced):
+                # The call ends.
                 return False
             except Exception as error:  # noqa: BLE001  whatever a store raises
                 self._records.log(NOT_COMMITTED, level=logging.ERROR, exc_info=error)

@@ -18,7 +18,7 @@ import trio
 
 from ...errors import LimitExceeded, LocalProtocolError, without_traceback
 from ...runtime import CancelReason, Journal
-from ...storage import Append, Change, Forget, Remove, Store, StoreConflict, StoreError, StoreFull
+from ...storage import Append, Change, Fenced, Forget, Remove, Store, StoreConflict, StoreError, StoreFull
 from ...types import Model
 from ..calls.call import Call, Plan
 from ..calls.facts import RequestFacts
@@ -109,7 +109,7 @@ class NewTask:
                 changes.append(Append(LOG_KIND, place.key, 1, entries, place.expires_at))
             try:
                 await tasks.store.write(changes)
-            except (StoreConflict, StoreFull):
+            except (StoreConflict, StoreFull, Fenced):
                 raise
             except StoreError as error:
                 unknown = without_traceback(error)

@@ -32,6 +32,7 @@ from ...runtime.quota import Quota
 from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
 from ..calls.facts import RequestFacts, SessionFacts
+from ..calls.failures import GOES_ON_REASONS
 from ..calls.legs import OpenQuestion
 from ..calls.services import CallOffers, CallServices
 from ..recovery.key_store import Claim
@@ -293,8 +294,8 @@ class Tasks:
             self._saver.save(task)
 
     def _continues_elsewhere(self, reason: CancelReason | None) -> bool:
-        """Return whether the next process of this server takes over a task whose work this one cancels as it shuts down."""
-        return reason is CancelReason.SHUTDOWN and self.store.durable
+        """Return whether the next process of this server takes over a task whose work this one cancels."""
+        return reason in GOES_ON_REASONS and self.store.durable
 
     async def catch_up(self, task: OpenTask) -> bool:
         return await self._saver.catch_up(task)
@@ -327,6 +328,15 @@ class Tasks:
         self._saver.save(task)
         if work is not None:
             work.actor.cancel(CancelReason.CLIENT)
+
+    def leave_all(self) -> None:
+        """Stop working on all tasks that are stored, which belong to other processes now."""
+        for task in self:
+            # One that is being created is not.
+            if task.version:
+                self.forget(task)
+                if task.work is not None:
+                    task.work.actor.cancel(CancelReason.FENCED)
 
     def end_session(self, session: SessionFacts) -> None:
         """Cancel the open tasks that only a session could ask for, which has ended."""

@@ -123,7 +123,6 @@ class Elsewhere:
     def __init__(
         self, service: Service, store: Store, folder: Path, max_body: int, here: ServedHere, nursery: trio.Nursery
     ) -> None:
-        self._node = service.calls.node
         self._service = service
         self._store = store
         self._places = Places(service, store)
@@ -236,7 +235,7 @@ class Elsewhere:
             if front is None:
                 await self._wait_gone(node)
                 break
-            data = encoded_request(incoming, self._node, begins=begins)
+            data = encoded_request(incoming, self._service.calls.node, begins=begins)
             if len(data) > MAX_HEAD + self._max_body:
                 raise HttpRejection(431, "The headers of this request are too long.")
             with self._service.open_account(incoming.peer) as account:
@@ -314,6 +313,13 @@ async def open_links(
         await sock.bind(str(path))
         path.chmod(0o600)
         sock.listen(128)
+
+        def move() -> None:
+            # Who still looks for the name before finds no socket.
+            nonlocal path
+            path = path.rename(socket_path(workplace.folder, service.calls.node))
+
+        service.on_given_up.append(move)
         async with trio.open_nursery() as nursery:
             owners: set[Owner] = set()
             nursery.start_soon(accept_links, sock, max_body, here, owners, nursery)

@@ -223,6 +223,7 @@ class McpApp(ServedApp):
                 AsyncExitStack() as stack,
             ):
                 legacy = self._legacy_endpoint(service, nursery)
+                service.on_given_up.append(legacy.sessions.leave_all)
                 websockets = WebSockets(service, self.limits)
                 sse = SseEndpoint(service, self.limits, self._paths.messages, partial(self._reader.read, service))
                 self._running = AppState(service, make_session(service, shared_channel=False), legacy, websockets, sse)
@@ -259,6 +260,8 @@ class McpApp(ServedApp):
                 # A load balancer sends no requests to a server that is not ready.
                 self._mounted.begin()
             return 503, b"stopped" if self._draining else b"starting"
+        if self._running.service.is_fenced:
+            return 503, b"fenced"
         return (503, b"draining") if self._draining else (200, b"ready")
 
     def _started(self) -> AppState:

@@ -89,6 +89,11 @@ class PostedStream(StreamReader):
         self._entry = entry
         self._began = False
 
+    @property
+    def is_cut(self) -> bool:
+        # An opened stream can be resumed in the process that has the session.
+        return not self._opened and self._entry.streams.log.is_left
+
     def watch(self, on_ready: Callable[[], None]) -> float | None:
         self._begin()
         return super().watch(on_ready)

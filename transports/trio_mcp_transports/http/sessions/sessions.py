@@ -123,6 +123,12 @@ class LegacySessions(SessionTable[LegacySession]):
         entry.streams.leave()
         self.end(entry, CancelReason.SHUTDOWN)
 
+    def leave_all(self) -> None:
+        """Leave the sessions that are stored, which belong to other processes now."""
+        for entry in list(self._sessions.values()):
+            if entry.place is not None:
+                self.leave(entry)
+
     def make_room(self, account: Account) -> None:
         """Make room for one more session, which will draw from this account.
 
