@@ -60,7 +60,8 @@ class App(HttpApp):
     async def respond(self, request: Request) -> Response:
         say(request.path)
         try:
-            response: Response = await getattr(self, request.path[1:])()
+            what = getattr(self, request.path[1:])
+            response: Response = await (what(request) if request.path == "/echo" else what())
         except trio.Cancelled:
             say("cancelled", request.path)
             raise
@@ -78,6 +79,11 @@ class App(HttpApp):
 
     async def ok(self) -> Response:
         return reply(b"ok")
+
+    async def echo(self, request: Request) -> Response:
+        body = await request.body.receive()
+        say("received")
+        return reply(body)
 
     async def stream(self) -> Response:
         return Streamed(self)

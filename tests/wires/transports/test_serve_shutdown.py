@@ -10,7 +10,7 @@ import subprocess
 import threading
 import traceback
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -88,6 +88,37 @@ async def test_after_the_signal_nothing_more_is_accepted_and_idle_connections_ar
         assert await idle.rest() == b""
         with pytest.raises(OSError, match="refused"):
             await server.ask()
+
+
+async def refuses(server: ServerChild) -> None:
+    """Wait until the server accepts no connection."""
+    with trio.fail_after(SOON), suppress(OSError):
+        while True:
+            async with server.client():
+                await trio.sleep(0.01)
+
+
+async def test_the_first_request_of_a_connection_that_was_accepted_before_the_signal_is_answered() -> None:
+    async with child() as server, server.client() as new:
+        # Accepted after the other one.
+        assert await server.ask(get("/ok")) == (200, b"ok")
+        await server.said("/ok")
+        server.kill()
+        await refuses(server)
+        assert await new.ask(get("/ok")) == (200, b"ok")
+        await server.said("/ok", "on_drain", "on_drain done")
+        assert await new.rest() == b""
+
+
+async def test_the_app_drains_after_the_body_that_was_on_its_way_at_the_signal_has_come() -> None:
+    async with child() as server, server.client() as client:
+        await client.send(get("/echo").replace(b"\r\n\r\n", b"\r\ncontent-length: 4\r\n\r\n"))
+        await server.said("/echo")
+        server.kill()
+        await refuses(server)
+        await client.send(b"late")
+        assert (await client.response())[2] == b"late"
+        await server.said("received", "on_drain", "on_drain done")
 
 
 @pytest.mark.parametrize("on_drain", [True, False])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import selectors
 from contextlib import suppress
 from math import inf
 from typing import Final
@@ -17,7 +18,7 @@ from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Account
 
 from .config import COPIES, limits_of
-from .connections import ConnectionFacts
+from .connections import SENDING_SECONDS, ConnectionFacts
 from .http1 import Http1
 from .response import LAST_SEND, Stream, Writer, socket_of
 
@@ -85,9 +86,9 @@ class Connection:
 
     async def run(self) -> None:
         """Read the connection to its end. The stream is closed then, unless something is raised."""
-        # A server that has ended serves no connection that was waiting to be accepted.
+        # It was accepted as the last one before the end: its first request is on its way.
         is_late = self._facts.context.terminated.is_set()
-        self._end_reading_at(trio.current_time() + (0 if is_late else self._limits.header_timeout))
+        self._end_reading_at(trio.current_time() + (SENDING_SECONDS if is_late else self._limits.header_timeout))
         is_over, http = False, self._http
         data: bytes | bytearray | None = None
         try:
@@ -112,10 +113,18 @@ class Connection:
 
     # Ends
 
+    @property
+    def is_sending(self) -> bool:
+        """See `OpenConnection`."""
+        if not self._idle:
+            return self._http.is_receiving
+        # In a head, also before its first byte, or in the moment before the reader has its turn.
+        return self._lingering is None and (self._in_head or is_readable(socket_of(self._stream)))
+
     def end_if_idle(self) -> None:
         """See `OpenConnection`."""
         if self._idle:
-            self._end_reading_at(trio.current_time())
+            self._end_reading_at(trio.current_time() + (SENDING_SECONDS if self.is_sending else 0))
 
     def limit_last_write(self) -> None:
         """See `OpenConnection`."""
@@ -314,6 +323,15 @@ class Connection:
 
     def _end_reading_at(self, due: float) -> None:
         self._due = self._reading.deadline = due
+
+
+def is_readable(sock: trio.socket.SocketType) -> bool:
+    """Return whether something has come over a socket, or its end has."""
+    if sock.fileno() < 0:
+        return False
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 async def close_stream(stream: Stream) -> None:

@@ -68,6 +68,9 @@ REFUSAL: Final = (
 REFUSE_SECONDS: Final = 0.25
 # Refusals being written at once; beyond that a connection is closed without a word.
 MAX_REFUSING: Final = 16
+SENDING_SECONDS: Final = 0.5
+"""For how long a server that ends waits for requests that are on their way."""
+SENDING_LOOK_SECONDS: Final = 0.01
 # Descriptors left for listeners, refusals and the app itself.
 RESERVED_FILES: Final = 48
 
@@ -81,8 +84,13 @@ class OpenConnection(Protocol):
 
     scope: trio.CancelScope
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether its client sends a request, which has not come whole, or has not sent the first one yet."""
+        ...
+
     def end_if_idle(self) -> None:
-        """Close it if no request is in progress."""
+        """Close it if no request is in progress: at once, or after `SENDING_SECONDS` if one is on its way."""
 
     def limit_last_write(self) -> None:
         """Let no write take longer than a second from now on."""
@@ -174,6 +182,14 @@ class Connections:
             # If connections are open, the server is being cut. Writes are shielded, so nothing but their deadlines ends them.
             for connection in self._open:
                 connection.limit_last_write()
+
+    async def wait_received(self) -> None:
+        """Wait until the requests that are on their way have come, for at most `SENDING_SECONDS`."""
+        with trio.move_on_after(SENDING_SECONDS):
+            # Looked at, once in the life of a server: an event would cost each request. The first look is after the last accept.
+            await trio.sleep(SENDING_LOOK_SECONDS)
+            while any(connection.is_sending for connection in self._open):  # noqa: ASYNC110
+                await trio.sleep(SENDING_LOOK_SECONDS)
 
     def cut(self) -> None:
         """Cancel what every open connection is doing; its last write may take another second."""

@@ -139,6 +139,11 @@ class Http1:
         """The request in progress for hypercorn's access log, and when it began."""
         self.peer_still_sending = False
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether the body of the request in progress has not come whole."""
+        return self._exchange is not None and self._exchange.is_receiving
+
     async def read_ahead(self) -> bytes | None:
         """Receive while paused and something is buffered; None if the request was answered, and that is to be handled now."""
         with trio.CancelScope() as self._reading_ahead:

@@ -139,6 +139,11 @@ class OpenRequest:
         self._is_gathering = False
         self._written_at = -inf
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether its body has not come whole."""
+        return self._body is not None and self._body.left != 0
+
     def _discards(self, body: SentBody) -> int | None:
         """Return what is left of the body; see `RequestOwner.end`."""
         if self.is_lost:
