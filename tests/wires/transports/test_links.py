@@ -38,7 +38,7 @@ from trio_mcp_transports.http.link.frames import (
 )
 from trio_mcp_transports.http.link.link import Link, run_logged
 from trio_mcp_transports.http.link.owner import Owner
-from trio_mcp_transports.http.link.requests import decoded_request, encoded_head, encoded_request
+from trio_mcp_transports.http.link.requests import decoded_request, encoded_head, encoded_request, encoded_whole
 
 BODY = 1000
 OK = encoded_head(200, [(b"content-type", b"application/json")])
@@ -149,6 +149,17 @@ def test_a_whole_response_arrives_whole_and_the_window_widens_as_it_comes() -> N
     assert sent.over == 1
 
 
+def test_a_response_of_one_frame_is_taken_whole() -> None:
+    sent = Sent()
+    sent.response.receive(Kind.ACCEPTED, b"")
+    sent.response.receive(Kind.WHOLE, encoded_whole(KnownResponse(404, b"a\nb")))
+    known = sent.response.take_known()
+    assert known is not None
+    assert (known.status, known.body) == (404, b"a\nb")
+    assert (b"content-type", b"application/json") in known.head
+    assert (sent.frames, sent.over) == ([], 1)
+
+
 def test_the_window_of_a_stream_widens_as_its_client_reads() -> None:
     sent = Sent()
     response = sent.response
@@ -209,6 +220,9 @@ def test_a_client_that_leaves_is_said_once() -> None:
         [(Kind.ACCEPTED, b""), (Kind.END, b"")],
         [(Kind.ACCEPTED, b""), (Kind.HEAD, OK), (Kind.HEAD, OK)],
         [(Kind.ACCEPTED, b""), (Kind.HEAD, b"{")],
+        [(Kind.WHOLE, OK)],
+        [(Kind.ACCEPTED, b""), (Kind.HEAD, STREAM), (Kind.WHOLE, OK)],
+        [(Kind.ACCEPTED, b""), (Kind.WHOLE, b"{\n")],
         [(Kind.ACCEPTED, b""), (Kind.HEAD, b'["x", 1]')],
     ],
 )
@@ -309,8 +323,18 @@ async def test_a_session_that_is_not_here_has_moved_and_nothing_begins_in_a_proc
         assert [each.kind for each in await frames_of(stream, Kind.LEAVING)] == [Kind.LEAVING]
         assert here.served == 0
         await stream.send_all(encode(Kind.REQUEST, 3, encoded_request(known, "n", begins=False)))
-        assert [each.kind for each in await frames_of(stream, Kind.END)][-1] is Kind.END
+        assert [each.kind for each in await frames_of(stream, Kind.WHOLE)] == [Kind.ACCEPTED, Kind.WHOLE]
         assert here.served == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "kinds"), [(CHUNK, [Kind.WHOLE]), (CHUNK + 1, [Kind.HEAD, Kind.DATA, Kind.DATA, Kind.END])]
+)
+async def test_a_response_that_fits_into_one_frame_is_one(size: int, kinds: list[Kind]) -> None:
+    async with owner(Here()) as stream:
+        await stream.send_all(encode(Kind.REQUEST, 1, encoded_request(request(body=b"%d" % size), "n", begins=True)))
+        found = await frames_of(stream, kinds[-1])
+        assert [each.kind for each in found] == [Kind.ACCEPTED, *kinds]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 The task of a request does both things that must happen while a call runs: it waits in `receive`, because that is the only way to
 learn that the client has gone, and it sends what the call says. It waits inside a scope that the outbox cancels when it has
-something; so one task is enough, and everything that was said meanwhile goes out in one message.
+something (`AsgiClient`); so one task is enough, and everything that was said meanwhile goes out in one message.
 
 Next to the messages of asgi.readthedocs.io (HTTP specification 2.1, WebSocket specification 2.3) it uses the extension
 `websocket.http.response`.
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping
 from contextlib import asynccontextmanager, nullcontext, suppress
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import trio
 
@@ -44,7 +43,7 @@ async def serve_request(app: HttpApp, scope: Scope, receive: Receive, send: Send
     try:
         response = await app.respond(request)
         if isinstance(response, OpenResponse):
-            await send_open(response, receive, sending)
+            await send_open(response, AsgiClient(receive), sending)
         elif isinstance(response, KnownResponse):
             # The server may raise it in `send` once the client has gone.
             with suppress(OSError):
@@ -150,7 +149,40 @@ class Sending:
         self.is_complete = is_last
 
 
-async def send_open(response: OpenResponse, receive: Receive, sending: Sending) -> None:
+class WaitingClient(Protocol):
+    """The client of an open response, while there is nothing to send."""
+
+    def wake(self) -> None:
+        """End `wait`: there is something to send."""
+        ...
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until `wake` is called, or for `seconds`; return False if the client has gone."""
+        ...
+
+
+class AsgiClient:
+    """The client of an ASGI server."""
+
+    __slots__ = ("_receive", "_waiting")
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._waiting = trio.CancelScope()
+
+    def wake(self) -> None:
+        expire(self._waiting)
+
+    async def wait(self, seconds: float) -> bool:
+        with trio.CancelScope(deadline=trio.current_time() + seconds) as self._waiting:
+            # Further parts of the body, if there are any, mean nothing here. A cancel of this wait loses no event.
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            return False
+        return True
+
+
+async def send_open(response: OpenResponse, client: WaitingClient, sending: Sending) -> None:
     """Send a response while its call runs, to its end, or until its client leaves. A cancel is the end of the client."""
     is_sent = False
     try:
@@ -158,7 +190,7 @@ async def send_open(response: OpenResponse, receive: Receive, sending: Sending) 
         async with nullcontext() if response.expiry is None else ended_when_expired(response, response.expiry):
             # An ASGI server may raise it in `send` once the client has gone, and may then never report a disconnect.
             with suppress(OSError):
-                is_sent = await sent_to_end(response, receive, sending)
+                is_sent = await sent_to_end(response, client, sending)
     finally:
         if is_sent:
             response.finish()
@@ -179,32 +211,30 @@ async def ended_when_expired(response: OpenResponse, expiry: Expiry) -> AsyncGen
         yield
 
 
-async def sent_to_end(response: OpenResponse, receive: Receive, sending: Sending) -> bool:
+async def sent_to_end(response: OpenResponse, client: WaitingClient, sending: Sending) -> bool:
     """Send a response; False if its client left before the end. Raises `OSError` if that shows in `send`."""
     # Each turn sends or waits, so this never spins.
     while not sending.is_complete:
-        taken = await next_part(response, receive, is_first=sending.status is None)
+        taken = await next_part(response, client, is_first=sending.status is None)
         if taken is None:
             return False
         await (sending.whole(taken) if isinstance(taken, KnownResponse) else sending.part(taken))
     return True
 
 
-async def next_part(response: OpenResponse, receive: Receive, *, is_first: bool) -> KnownResponse | StreamPart | None:
+async def next_part(
+    response: OpenResponse, client: WaitingClient, *, is_first: bool
+) -> KnownResponse | StreamPart | None:
     """Wait for something to send, and take it; None if the client has gone."""
     is_silent = False
-    with trio.CancelScope() as ready:
-        silence = response.watch(partial(expire, ready))
-        if silence is not None:
-            ready.deadline = trio.current_time() + silence
-            try:
-                # Further parts of the body, if there are any, mean nothing here. A cancel of this wait loses no event.
-                while (await receive())["type"] != "http.disconnect":
-                    pass
+    silence = response.watch(client.wake)
+    if silence is not None:
+        try:
+            if not await client.wait(silence):
                 return None
-            finally:
-                is_silent = not response.is_ready
-                response.stop_watching()
+        finally:
+            is_silent = not response.is_ready
+            response.stop_watching()
     known = response.take_known() if is_first and not is_silent else None
     if known is not None:
         return known

@@ -51,6 +51,8 @@ logger = peer_logger("trio_mcp.link")
 
 ACCEPT_SECONDS: Final = 15.0
 """For how long an owner is waited for: longer than its parent lets it hang."""
+UNWATCHED_SECONDS: Final = 0.1
+"""For how long a client that leaves need not be noticed while its owner is waited for."""
 LEAVE_SECONDS: Final = 15.0
 """For how long a process is waited for that is about to leave."""
 CLAIM_SECONDS: Final = 3.0
@@ -245,7 +247,7 @@ class Elsewhere:
                 response = await self._accepted(front, incoming, data)
             is_answered = not response.was_refused and not response.is_lost
             if is_answered or (response.is_lost and not is_repeatable):
-                return response
+                return response.take_known() or response
             self._places.forget_session(key)
             if response.is_leaving:
                 with trio.move_on_after(LEAVE_SECONDS):
@@ -271,8 +273,12 @@ class Elsewhere:
                 await response.accepted.wait()
 
         try:
-            with trio.CancelScope() as scope:
-                await incoming.request.watch(wait(), scope)
+            # To watch a client costs more than all else here.
+            with trio.move_on_after(UNWATCHED_SECONDS):
+                await response.accepted.wait()
+            if not response.accepted.is_set():
+                with trio.CancelScope() as scope:
+                    await incoming.request.watch(wait(), scope)
         except BaseException:
             response.lose()
             raise
@@ -283,11 +289,18 @@ class Elsewhere:
             )
         return response
 
+    def _open_front(self, node: str) -> Front | None:
+        front = self._fronts.get(node)
+        return None if front is None or front.ended.is_set() else front
+
     async def _front(self, node: str) -> Front | None:
         """Return the link to a process; None if it has gone."""
+        front = self._open_front(node)
+        if front is not None:
+            return front
         async with self._opening:
-            front = self._fronts.get(node)
-            if front is not None and not front.ended.is_set():
+            front = self._open_front(node)
+            if front is not None:
                 return front
             try:
                 stream = await trio.open_unix_socket(str(socket_path(self._folder, node)))

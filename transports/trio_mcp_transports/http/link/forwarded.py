@@ -13,7 +13,7 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from ...asgi.access import HttpRejection
 from ...asgi.responses import BrokenOff, KnownResponse, OpenResponse, StreamPart, rejection_of
 from .frames import WINDOW_BYTES, Kind, LinkBroken
-from .requests import decoded_head, without_length
+from .requests import Head, decoded_head, decoded_whole, without_length
 
 LOST: Final = "The process that served this request has ended. Send it again."
 
@@ -39,7 +39,6 @@ class Forwarded(OpenResponse):
         "accepted",
         "ends_with_front",
         "is_leaving",
-        "lost",
         "was_refused",
     )
 
@@ -49,13 +48,11 @@ class Forwarded(OpenResponse):
         """Set when the owner has said what becomes of the request, or has ended."""
         self.was_refused = self.is_leaving = False
         """The owner does not serve it: what it is about is not there, or the owner is leaving."""
-        self.lost = rejection_of(HttpRejection(503, LOST, code=SERVER_BUSY))
-        """The response if the owner ends before its response has begun."""
         self.ends_with_front = False
         """It is a stream that belongs to no request."""
         self._post = post
         self._on_over = on_over
-        self._head: tuple[int, list[tuple[bytes, bytes]]] | None = None
+        self._head: Head | None = None
         self._body = bytearray()
         self._read = 0
         """Bytes that were read since the window was widened."""
@@ -75,6 +72,9 @@ class Forwarded(OpenResponse):
                 pass
             case Kind.MOVED | Kind.LEAVING if is_first:
                 self.was_refused, self.is_leaving = True, kind is Kind.LEAVING
+                self._end()
+            case Kind.WHOLE if not is_first and self._head is None:
+                self._head, self._body[:] = decoded_whole(data)
                 self._end()
             case Kind.HEAD if not is_first and self._head is None:
                 self._head = decoded_head(data)
@@ -150,8 +150,9 @@ class Forwarded(OpenResponse):
         if self._opened or not self._is_ended:
             return None
         if self._head is None or (self._is_broken and not self._is_stream):
-            self.lost.add_headers(self.headers)
-            return self.lost
+            lost = rejection_of(HttpRejection(503, LOST, code=SERVER_BUSY))
+            lost.add_headers(self.headers)
+            return lost
         if self._is_stream:
             return None
         status, headers = self._head

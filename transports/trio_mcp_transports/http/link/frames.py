@@ -2,7 +2,8 @@
 
     kind      from    means                                           follows
     REQUEST   front   a request, with its body                        ACCEPTED, MOVED, LEAVING
-    ACCEPTED  owner   its call runs                                   HEAD
+    ACCEPTED  owner   its call runs                                   WHOLE, HEAD
+    WHOLE     owner   a response that fits into one frame             nothing
     HEAD      owner   the status and the headers of the response      DATA, END
     DATA      owner   a part of its body
     END       owner   all of it was sent                              nothing
@@ -51,6 +52,7 @@ class Kind(IntEnum):
     GONE = 8
     WINDOW = 9
     LEAVING = 10
+    WHOLE = 11
 
 
 def limits_of_front(max_body: int) -> Mapping[int, int]:
@@ -66,6 +68,7 @@ LIMITS_OF_OWNER: Final[Mapping[int, int]] = {
     Kind.BROKEN: 0,
     Kind.MOVED: 0,
     Kind.LEAVING: 0,
+    Kind.WHOLE: MAX_HEAD + CHUNK,
 }
 
 

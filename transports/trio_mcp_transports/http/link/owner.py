@@ -15,7 +15,7 @@ from ...asgi.requests import AuthorizedRequest
 from ...asgi.responses import KnownResponse, OpenResponse, Response, rejection_of
 from .frames import CHUNK, WINDOW_BYTES, Frame, Kind, LinkBroken, limits_of_front
 from .link import Link, is_own_user, run_logged
-from .requests import decoded_request, encoded_head
+from .requests import decoded_request, encoded_head, encoded_whole
 
 logger = peer_logger("trio_mcp.link")
 
@@ -58,8 +58,7 @@ class Owner:
         elif frame.number > self._last:
             raise LinkBroken(f"a frame about request {frame.number}, which never was")
         elif serving is not None and frame.kind is Kind.GONE:
-            serving.gone.set()
-            serving.wake()
+            serving.leave()
         elif serving is not None:
             serving.widen(int.from_bytes(frame.data, "big"))
 
@@ -78,38 +77,45 @@ class Owner:
 
     def _end(self) -> None:
         for serving in self._open.values():
-            serving.gone.set()
-            serving.wake()
+            serving.leave()
 
 
-class Serving:
-    """One request of a front.
+class Serving(Sending):
+    """One request of a front, and its client.
 
     Attributes:
-        gone: set when its client, or the front, has gone.
         over: set at its end.
     """
 
     def __init__(self, link: Link, number: int, incoming: AuthorizedRequest, begins: bool) -> None:
+        super().__init__(self._send_message, is_head=False)
         self.number = number
-        self.gone = trio.Event()
         self.over = trio.Event()
         self._link = link
         self._incoming = incoming
         self._begins = begins
         self._window = WINDOW_BYTES
-        self._wider = trio.Event()
+        self._is_gone = False
+        """Its client, or the front, has gone."""
+        self._wider: trio.Event | None = None
+        """Set when the window was widened; None while that is not waited for."""
+        self._ready: trio.Event | None = None
+        """Set when there is something to send; None while that is not waited for."""
 
     def widen(self, size: int) -> None:
         """Let this number of bytes more of the body be sent. Raises `LinkBroken` for more than were."""
         self._window += size
         if self._window > WINDOW_BYTES:
             raise LinkBroken("a window that is too wide")
-        self.wake()
+        if self._wider is not None:
+            self._wider.set()
 
-    def wake(self) -> None:
-        self._wider.set()
-        self._wider = trio.Event()
+    def leave(self) -> None:
+        """Note that its client has gone."""
+        self._is_gone = True
+        self.wake()
+        if self._wider is not None:
+            self._wider.set()
 
     async def serve(self, here: ServedHere) -> None:
         """Serve it to its end."""
@@ -129,36 +135,60 @@ class Serving:
             self._link.post(Kind.BROKEN, self.number)
             return
         self._link.post(Kind.ACCEPTED, self.number)
-        sending = Sending(self._send, is_head=False)
         try:
             if isinstance(response, OpenResponse):
-                await send_open(response, self._gone, sending)
+                await send_open(response, self, self)
             elif isinstance(response, KnownResponse):
-                await sending.whole(response)
+                await self.whole(response)
         except Exception:
             logger.exception("the response to a request of another process failed")
         finally:
-            if not self.gone.is_set():
-                self._link.post(Kind.END if sending.is_complete else Kind.BROKEN, self.number)
+            if not self.is_complete and not self._is_gone:
+                self._link.post(Kind.BROKEN, self.number)
 
-    async def _gone(self) -> Message:
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
+    # as a `WaitingClient`
 
-    async def _send(self, message: Message) -> None:
+    def wake(self) -> None:
+        if self._ready is not None:
+            self._ready.set()
+
+    async def wait(self, seconds: float) -> bool:
+        if not self._is_gone:
+            self._ready = trio.Event()
+            with trio.move_on_after(seconds):
+                await self._ready.wait()
+            self._ready = None
+        return not self._is_gone
+
+    # as a `Sending`
+
+    async def whole(self, response: KnownResponse) -> None:
+        if len(response.body) > CHUNK:
+            await super().whole(response)
+        else:
+            self._link.post(Kind.WHOLE, self.number, encoded_whole(response))
+            self.status, self.size, self.is_complete = response.status, len(response.body), True
+
+    async def _send_message(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._link.post(Kind.HEAD, self.number, encoded_head(message["status"], message["headers"]))
             return
         body: bytes = message["body"]
         # Not a stream: the front has it whole, as this process has.
         for start in range(0, len(body), CHUNK):
-            part = body[start : start + CHUNK]
-            while self._window < len(part) and not self.gone.is_set():
-                await self._wider.wait()
-            if self.gone.is_set():
-                raise BrokenPipeError("the client has gone")
-            self._window -= len(part)
-            self._link.post(Kind.DATA, self.number, part)
+            await self._send_part(body[start : start + CHUNK])
+        if not message["more_body"]:
+            self._link.post(Kind.END, self.number)
+
+    async def _send_part(self, part: bytes) -> None:
+        while self._window < len(part) and not self._is_gone:
+            self._wider = trio.Event()
+            await self._wider.wait()
+        self._wider = None
+        if self._is_gone:
+            raise BrokenPipeError("the client has gone")
+        self._window -= len(part)
+        self._link.post(Kind.DATA, self.number, part)
 
 
 async def accept_links(

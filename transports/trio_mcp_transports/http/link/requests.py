@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from trio_mcp.session import Caller, Peer
 
+from ...asgi.access import Headers
 from ...asgi.requests import AuthorizedRequest, Body, Request
+from ...asgi.responses import KnownResponse
 from .frames import LinkBroken
+
+Head: TypeAlias = tuple[int, Headers]
+"""The status and the headers of a response."""
 
 SECRET: Final = ("authorization", "proxy-authorization", "cookie")
 """Headers that stay in the process to which they were sent."""
@@ -59,12 +64,12 @@ def decoded_request(data: bytes) -> tuple[AuthorizedRequest, bool]:
     return AuthorizedRequest(request, peer, None, is_usual=True), bool(head.get("begins"))
 
 
-def encoded_head(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+def encoded_head(status: int, headers: Headers) -> bytes:
     """Return the head of a response as bytes."""
     return json.dumps([status, [[name.decode("latin-1"), value.decode("latin-1")] for name, value in headers]]).encode()
 
 
-def decoded_head(data: bytes) -> tuple[int, list[tuple[bytes, bytes]]]:
+def decoded_head(data: bytes) -> Head:
     """Return the head that `encoded_head` wrote. Raises `LinkBroken` for anything else."""
     try:
         status, headers = cast("tuple[int, list[list[str]]]", json.loads(data))
@@ -73,6 +78,17 @@ def decoded_head(data: bytes) -> tuple[int, list[tuple[bytes, bytes]]]:
         raise LinkBroken(f"the head of a response that cannot be read: {error}") from None
 
 
-def without_length(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def encoded_whole(response: KnownResponse) -> bytes:
+    """Return a whole response as bytes: a line with its head, and its body."""
+    return encoded_head(response.status, response.head) + b"\n" + response.body
+
+
+def decoded_whole(data: bytes) -> tuple[Head, bytes]:
+    """Return the head and the body that `encoded_whole` wrote. Raises `LinkBroken` for anything else."""
+    line, _, body = data.partition(b"\n")
+    return decoded_head(line), body
+
+
+def without_length(headers: Headers) -> list[tuple[bytes, bytes]]:
     """Return headers without the length of the body, which the writer of the response adds."""
     return [each for each in headers if each[0] != b"content-length"]
