@@ -45,11 +45,13 @@ class Guest(Host):
     Attributes:
         loop: the loop.
         calls: the calls from asyncio that are open.
+        has_failed: Trio has ended by a failure of one of its system tasks.
     """
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.calls = set[OpenCall]()
+        self.has_failed = False
         self._ended: asyncio.Future[None] = self.loop.create_future()
         self._kept: asyncio.Future[None] = self.loop.create_future()
         self._scope = trio.CancelScope()
@@ -122,6 +124,7 @@ class Guest(Host):
     def _done(self, result: outcome.Outcome[None]) -> None:
         del _here.guest
         if isinstance(result, outcome.Error):
+            self.has_failed = True
             logger.error("Trio has failed in this event loop; its calls fail", exc_info=result.error)
         for call in [*self.calls]:
             call.end()

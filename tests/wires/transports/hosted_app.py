@@ -11,6 +11,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 
+import trio
 from fastapi import FastAPI
 
 from trio_mcp import Context, Server
@@ -50,6 +51,17 @@ async def wait() -> None:
         await asyncio.sleep(60)
     finally:
         note("cancelled")
+
+
+async def fail() -> None:
+    raise ValueError("bug")
+
+
+@server.tool(asyncio=False)
+async def crash() -> None:
+    """Let Trio fail."""
+    trio.lowlevel.spawn_system_task(fail)
+    await trio.sleep_forever()
 
 
 mcp = asgi_app(server, drain=0.2)

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import trio
+from asgi_peer import JSON_HEADERS, modern_call
 from serving import IMPORTS, free_port
 
 from trio_mcp import Client, accept
@@ -151,6 +152,35 @@ async def test_a_signal_ends_calls_and_open_streams_and_the_server_before_the_po
             await host.noted("host ended")
             assert host.notes[-3:] == ["cancelled", "server ended, pool open", "host ended"]
             nursery.cancel_scope.cancel()
+
+
+IMPLEMENTATIONS = [("h11", "asyncio"), ("httptools", "uvloop")]
+
+
+@pytest.mark.parametrize(("http", "loop"), IMPLEMENTATIONS)
+@pytest.mark.parametrize("kind", ["lazy", "handed"])
+async def test_a_failure_of_trio_ends_the_requests_with_503_and_the_host_and_the_next_request_live(
+    kind: str, http: str, loop: str
+) -> None:
+    options = ["uvicorn", "--http", http, "--loop", loop, "--log-level", "critical", "--port"]
+    async with hosted(kind, options) as (host, url), httpx2.AsyncClient() as client:
+        statuses = list[int]()
+
+        async def call(name: str) -> None:
+            body, headers = modern_call(name)
+            statuses.append((await client.post(url, json=body, headers={**JSON_HEADERS, **headers})).status_code)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call, "wait")
+            await host.noted("waiting")
+            nursery.start_soon(call, "crash")
+        assert statuses == [503, 503]
+        assert (await client.get(url.removesuffix("/tools/mcp"))).json() == "host"
+        async with Client.connect(url, on_elicit=lambda _asked: accept(value=2)) as again:
+            assert (await again.call_tool("buy")).text == "2 of open"
+        host.process.send_signal(signal.SIGTERM)
+        await host.noted("host ended")
+        assert host.notes[-3:] == ["server started", "server ended, pool open", "host ended"]
 
 
 # A host that handles signals in its loop hears them at the same time: there only the order of a lifespan holds.

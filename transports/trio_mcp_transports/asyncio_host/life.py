@@ -65,8 +65,8 @@ class HostedApp(RespondingApp, Protocol):
     async def stop(self) -> None:
         """End what its first request has started."""
 
-    def abandon(self) -> None:
-        """Forget what ran in a Trio run that has failed."""
+    def abandon(self, *, has_failed: bool) -> None:
+        """Forget what ran in a Trio run that has ended. If it has failed, the next request starts it, also if the host ran it."""
 
 
 async def serve_on_asyncio(app: HostedApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,7 +114,12 @@ async def lifespan_on_asyncio(
             else:
                 # The host gives the start up, or the start has failed.
                 task.cancel()
-            await task  # noqa: ASYNC102  the server's shutdown has its own time limits
+            if started.done() and guest.has_failed:
+                await asyncio.gather(task, return_exceptions=True)  # noqa: ASYNC102  it has failed with Trio, which was logged
+                # A later request may have started it again.
+                await await_on_trio(app.stop)  # noqa: ASYNC102  the server's shutdown has its own time limits
+            else:
+                await task  # noqa: ASYNC102  the same
     finally:
         guest.release()
         if guest.is_ending:
@@ -122,10 +127,10 @@ async def lifespan_on_asyncio(
 
 
 def reside(app: HostedApp, guest: Guest) -> None:
-    """Note in which guest an application is served. What ran in another one has failed with it."""
+    """Note in which guest an application is served. What ran in another one has ended with it."""
     if app.residence is None or app.residence.guest is not guest:
         if app.residence is not None:
-            app.abandon()
+            app.abandon(has_failed=app.residence.guest.has_failed)
         app.residence = Residence(app, guest)
 
 

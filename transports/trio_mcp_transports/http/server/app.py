@@ -195,9 +195,9 @@ class McpApp(ServedApp):
 
     # life
 
-    def abandon(self) -> None:
+    def abandon(self, *, has_failed: bool) -> None:
         self._running = None
-        super().abandon()
+        super().abandon(has_failed=has_failed)
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:

@@ -121,11 +121,11 @@ class McpApps(ServedApp):
         for app in self.apps.values():
             app.start_by(mounted)
 
-    def abandon(self) -> None:
+    def abandon(self, *, has_failed: bool) -> None:
         self._running = False
-        super().abandon()
+        super().abandon(has_failed=has_failed)
         for app in self.apps.values():
-            app.abandon()
+            app.abandon(has_failed=has_failed)
         self.start_by(self._mounted)
 
     @asynccontextmanager

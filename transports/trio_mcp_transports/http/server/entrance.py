@@ -127,9 +127,9 @@ class ServedApp(HttpApp):
         if self._mounted is not None:
             await self._mounted.stop()
 
-    def abandon(self) -> None:
-        """Forget what ran in a Trio run that has failed."""
-        if self._mounted is not None:
+    def abandon(self, *, has_failed: bool) -> None:
+        """Forget what ran in a Trio run that has ended. If it has failed, the next request starts it, also if the host ran it."""
+        if has_failed or self._mounted is not None:
             self._mounted = MountedApp(self.serving, self._name)
 
     # What every request passes before it is routed, and every response on the way back.
