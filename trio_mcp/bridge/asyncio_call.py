@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Generic, Never, TypeVar
 import outcome
 import trio
 
+from ..base import forks
 from .hosts import Host
 
 T = TypeVar("T")
@@ -37,6 +39,7 @@ class AsyncioCall(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._is_begun = False
         self._is_cancelled = False
+        self._generation = forks.generation
 
     async def result(self) -> T:
         """Return what it returns, and raise what it raises.
@@ -94,6 +97,9 @@ class AsyncioCall(Generic[T]):
             self._outcome = outcome.Value(await self.awaitable)
         except BaseException as error:  # noqa: ASYNC103, BLE001  it is raised on Trio
             self._outcome = outcome.Error(error)
+        # A tool has forked, and the child returned from it. Its copy of the loop would take what comes for the process.
+        if forks.generation != self._generation:
+            os._exit(1)
         self._go_on()
 
     def _not_begun(self, _task: asyncio.Task[None]) -> None:

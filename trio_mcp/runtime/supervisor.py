@@ -16,6 +16,7 @@ from dataclasses import replace
 import trio
 
 from .. import runtime
+from ..base import forks
 from ..base.groups import split_group
 from ..base.logs import OwnText, peer_logger
 from ..base.shared_limits import PARKED_CALLS, RUNNING_CALLS
@@ -28,22 +29,6 @@ from .limits import Limits, SupervisorStatistics
 from .memory_budget import Account
 from .quota import Quota
 from .watchdog import Watchdog
-
-# Whether this process is a forked copy of the one in which something began, without a system call to ask for its id.
-
-generation = 0
-"""How many times the process was forked on the way from the one that imported this module. Read it as `forks.generation`."""
-
-
-def _count() -> None:
-    global generation  # noqa: PLW0603  the process has one
-    generation += 1
-
-
-# Not on Windows, which has no forks.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count)
-
 
 # Clean-up after a body that left nurseries open in its task.
 
@@ -105,7 +90,7 @@ class Supervisor:
     def __init__(self, nursery: trio.Nursery, limits: Limits, grace: float, watchdog: float) -> None:
         self.limits = limits
         self._nursery = nursery
-        self._generation = generation
+        self._generation = forks.generation
         self._actors: dict[str, Actor] = {}
         self._started = Quota(RUNNING_CALLS, limits.actors, limits.actors_per_principal)
         self._parked = Quota(PARKED_CALLS, limits.parked, limits.parked_per_principal)
@@ -286,7 +271,7 @@ class Supervisor:
             outcome = contained(error)
         finally:
             # A tool has forked, and the child returned from it. The child has a copy of all connections and must not use them.
-            if generation != self._generation:
+            if forks.generation != self._generation:
                 os._exit(1)
             self._forget(actor)
             self._report_outcome(actor, SHUTDOWN_OUTCOME if outcome is None else outcome)

@@ -25,6 +25,7 @@ from typing import NamedTuple, TypeVar, cast
 
 import trio
 
+from ..base import forks
 from ..base.shared_limits import THREADS, SharedLimit
 from ..errors import Disconnected, LimitExceeded
 from .quota import Quota, add_to
@@ -176,7 +177,7 @@ class ThreadShare:
 class Job:
     """One call of a function in a thread, and whether a task still waits for it."""
 
-    __slots__ = ("_fn", "_lock", "_on_return", "_pid", "_running", "_scopes", "_wanted", "caller", "scope")
+    __slots__ = ("_fn", "_generation", "_lock", "_on_return", "_running", "_scopes", "_wanted", "caller", "scope")
 
     def __init__(self, fn: Callable[[], object], on_return: Callable[[], None], caller: Hashable | None = None) -> None:
         self._fn = fn
@@ -185,7 +186,7 @@ class Job:
         self.scope = trio.CancelScope()
         """Cancelled if no thread will become free."""
         self._lock = threading.Lock()
-        self._pid = os.getpid()
+        self._generation = forks.generation
         self._running = False
         self._wanted = True
         self._scopes: tuple[trio.CancelScope, ...] = ()
@@ -203,7 +204,7 @@ class Job:
         finally:
             _here.job = None
             # The function has forked, and the child returned from it: a copy of the process that has no loop to return to.
-            if os.getpid() != self._pid:
+            if forks.generation != self._generation:
                 os._exit(1)
             with self._lock:
                 self._running = False
