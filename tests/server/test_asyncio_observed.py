@@ -8,7 +8,7 @@ import time
 
 import pytest
 import trio
-from both_loops import Run, beside_trio, in_program, talk, until
+from both_loops import BOUND, Run, beside_trio, in_program, talk, until
 
 from trio_mcp import Client, Context, Server, ServiceOptions
 
@@ -66,20 +66,49 @@ def test_a_stuck_body_is_logged_with_its_stack(run: Run, caplog: pytest.LogCaptu
     assert f'File "{__file__}", line' in caplog.text
 
 
-def test_a_body_that_blocks_the_loop_of_the_program_is_named_with_its_line(caplog: pytest.LogCaptureFixture) -> None:
+LOOPS = {in_program: "the event loop", beside_trio: "the asyncio loop"}
+
+
+def test_a_body_that_blocks_its_loop_is_named_with_its_line(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("slow", asyncio=True, options=ServiceOptions(watchdog=0.05))
+    noticed = f"has blocked {LOOPS[run]}"
 
     @server.tool
     async def compute() -> str:
         # Until the watchdog has noticed it.
-        while "has blocked the event loop" not in caplog.text:
+        while noticed not in caplog.text:
             time.sleep(0.005)  # noqa: ASYNC251  that is the mistake
         return "done"
 
-    async def main() -> None:
-        async with Client.connect(server) as client:
+    async def test(client: Client) -> None:
+        for count in range(1, 3):
+            caplog.clear()
             assert (await client.call_tool("compute")).text == "done"
+            assert "in compute" in caplog.text
+            (service,) = server.services
+            assert service.statistics().blocked == count
 
-    in_program(main)
-    assert "compute" in caplog.text
-    assert "in compute" in caplog.text
+    run(talk(server, "modern", test))
+
+
+def test_a_body_on_trio_is_not_late_while_another_blocks_the_asyncio_loop(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("slow", options=ServiceOptions(watchdog=0.02))
+    release = threading.Event()
+
+    @server.tool(asyncio=True)
+    async def compute() -> bool:
+        return release.wait(BOUND)
+
+    @server.tool
+    async def quick() -> str:
+        return "quick"
+
+    async def test(client: Client) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "compute")
+            await until(lambda: "has blocked the asyncio loop" in caplog.text)
+            assert (await client.call_tool("quick")).text == "quick"
+            release.set()
+
+    beside_trio(talk(server, "modern", test))
+    assert "has blocked the event loop" not in caplog.text

@@ -16,7 +16,11 @@ from .hosts import Host, OpenCall
 
 
 class OwnedLoop(Host):
-    """An asyncio loop in a thread, started at its first use. It is closed with the Trio run, when its tasks have ended."""
+    """An asyncio loop in a thread, started at its first use. It is closed with the Trio run, when its tasks have ended.
+
+    Attributes:
+        thread: the identifier of its thread.
+    """
 
     def __init__(self) -> None:
         self.calls = set[OpenCall]()
@@ -28,6 +32,8 @@ class OwnedLoop(Host):
         )
         self._thread.start()
         self.loop = started.result()
+        assert self._thread.ident is not None
+        self.thread = self._thread.ident
         trio.lowlevel.spawn_system_task(self._close_with_run)
 
     def start(self, function: Callable[[], object], context: Context) -> None:
@@ -56,16 +62,17 @@ class OwnedLoop(Host):
             with trio.CancelScope(shield=True):
                 # Unbounded, as the threads of Trio are: what it waits for are tasks that were cancelled.
                 await trio.to_thread.run_sync(self._thread.join)
+            del LOOPS[self._token]
 
 
-_OWNED: Final[trio.lowlevel.RunVar[OwnedLoop]] = trio.lowlevel.RunVar("trio_mcp asyncio loop")
+LOOPS: Final = dict[trio.lowlevel.TrioToken, OwnedLoop]()
+"""The loop of each Trio run that has one; the watchdog looks at it from its thread."""
 
 
 def owned_loop() -> OwnedLoop:
     """Return the asyncio loop of this Trio run; start it if there is none."""
-    try:
-        return _OWNED.get()
-    except LookupError:
-        found = OwnedLoop()
-        _OWNED.set(found)
-        return found
+    token = trio.lowlevel.current_trio_token()
+    found = LOOPS.get(token)
+    if found is None:
+        found = LOOPS[token] = OwnedLoop()
+    return found

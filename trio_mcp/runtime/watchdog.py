@@ -1,9 +1,12 @@
-"""A thread that notices when the event loop is blocked, and logs which actor blocks it.
+"""A thread that notices when an event loop is blocked, and logs which actor blocks it.
 
 A body that computes, or calls something that blocks, stops every other call in the process, and no code in the loop can notice.
 So a thread sends a ping to the loop now and then. If the loop does not answer in time, the thread logs what the loop's thread is
 doing, once per stall. It pings only while some actor is not parked. After a while without one it sleeps until it is woken, and
 costs nothing.
+
+Bodies on asyncio run in Trio's thread, if Trio is the guest of their loop, or else in a loop with a separate thread, which is
+pinged in the same way.
 
 Under virtual time (`trio.testing.MockClock`) there is no watchdog: it measures real time, in which a test's clock does not run.
 """
@@ -20,15 +23,16 @@ Under virtual time (`trio.testing.MockClock`) there is no watchdog: it measures 
 #
 #   0.00   ping, answered at once
 #   0.25   ping; the loop has blocked at 0.1
-#   1.25   no answer for 1 s: one log line with the stack of the loop's thread, and then a wait without a limit
-#   5.10   the loop answers; pings go on
+#   1.25   the fourth look without an answer: one log line with the stack of the loop's thread
+#   5.25   the loop has answered; pings go on
 
 from __future__ import annotations
 
 import math
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from traceback import StackSummary, walk_stack
 from types import FrameType
 from typing import Protocol
@@ -40,7 +44,7 @@ from ..base.logs import OwnText, peer_logger
 logger = peer_logger("trio_mcp.watchdog")
 
 PROBES_PER_TIMEOUT = 4
-"""Pings in the time for which the loop may be blocked."""
+"""Pings, or looks for the answer to one, in the time for which a loop may be blocked."""
 
 IDLE_PROBES_BEFORE_SLEEP = 40
 """Looks at a supervisor that runs nothing, after which the watchdog sleeps."""
@@ -48,13 +52,50 @@ IDLE_PROBES_BEFORE_SLEEP = 40
 IMPORTERS = ("importlib", "_frozen_importlib")
 OURS = __name__.partition(".")[0]
 BRIDGE = "trio_mcp.bridge.asyncio_call"
+OWNED_LOOP = "trio_mcp.bridge.owned_loop"
+
+ADVICE = " What takes long belongs in a thread, as every plain `def` is. It is at:\n%s"
+BLOCKED = "%s has blocked the event loop for over %g seconds: all other calls wait for it." + ADVICE
+BLOCKED_OWNED = "%s has blocked the asyncio loop for over %g seconds: all other calls on asyncio wait for it." + ADVICE
 
 JOIN_TIMEOUT = 1.0
 """Seconds that `close` waits for the thread, which may be blocked by the log handler."""
 
 
+class Probe:
+    """The pings of one event loop.
+
+    Args:
+        thread: the identifier of its thread.
+        call_soon: calls a function in the loop; raises `RuntimeError` once the loop has ended.
+        text: of the record when an actor has blocked it.
+    """
+
+    def __init__(self, thread: int, call_soon: Callable[[Callable[[], object]], object], text: str) -> None:
+        self.thread = thread
+        self.text = text
+        self._call_soon = call_soon
+        self._is_answered = True
+        self._looks = 0
+        """Without an answer."""
+
+    def is_late(self) -> bool:
+        """Ping the loop, or look for its answer; return whether this is the look at which it is late."""
+        if not self._is_answered:
+            # Looks and not seconds: a process that was stopped for a while has not blocked its loop.
+            self._looks += 1
+            return self._looks == PROBES_PER_TIMEOUT
+        self._is_answered, self._looks = False, 0
+        with suppress(RuntimeError):
+            self._call_soon(self._answer)
+        return False
+
+    def _answer(self) -> None:
+        self._is_answered = True
+
+
 class Watchdog:
-    """Watches the loop that it is made in.
+    """Watches the loop that it is made in, and the asyncio loop of the same Trio run, if that has a separate thread.
 
     Args:
         seconds: how long the loop may be blocked; `inf` disables the watchdog.
@@ -73,11 +114,11 @@ class Watchdog:
         self._busy = busy
         self._owner = owner
         self._token = trio.lowlevel.current_trio_token()
-        self._loop = threading.get_ident()
+        self._probe = Probe(threading.get_ident(), self._token.run_sync_soon, BLOCKED)
+        self._probe_of_owned: Probe | None = None
         self._thread: threading.Thread | None = None
         self._woken = threading.Event()
         self._over = threading.Event()
-        self._alive = threading.Event()
 
     def wake(self) -> None:
         """Start to ping again; must be called when it is asleep, in the loop's thread."""
@@ -92,7 +133,6 @@ class Watchdog:
         self.asleep = False
         self._over.set()
         self._woken.set()
-        self._alive.set()
         if self._thread is not None:
             self._thread.join(JOIN_TIMEOUT)
 
@@ -103,7 +143,7 @@ class Watchdog:
         while not self._over.wait(self._seconds / PROBES_PER_TIMEOUT):
             if self._busy():
                 quiet = 0
-                self._probe()
+                self._look()
             else:
                 quiet += 1
             if quiet == IDLE_PROBES_BEFORE_SLEEP:
@@ -122,35 +162,47 @@ class Watchdog:
             return
         self._woken.wait()
 
-    def _probe(self) -> None:
-        """Ping the loop and wait for its answer; report if it takes longer than allowed."""
-        self._alive.clear()
-        if self._over.is_set():
-            return
-        try:
-            self._token.run_sync_soon(self._alive.set)
-        except trio.RunFinishedError:
-            return
-        if not self._alive.wait(self._seconds):
-            self._report()
-            # Without a limit: one report for each stall. `close` sets this event too.
-            self._alive.wait()
+    def _look(self) -> None:
+        """Ping the loops, and report the one that is late."""
+        if self._probe_of_owned is None:
+            self._probe_of_owned = probe_of_owned(self._token)
+        for probe in (self._probe, self._probe_of_owned):
+            if probe is not None and probe.is_late():
+                self._report(probe)
 
-    def _report(self) -> None:
-        frames, task = step_of(sys._current_frames().get(self._loop))  # noqa: SLF001  documented, and the only way
+    def _report(self, probe: Probe) -> None:
+        frames, task = step_of(sys._current_frames().get(probe.thread))  # noqa: SLF001  documented, and the only way
         owner = None if task is None or is_our_import(frames) else self._owner(task)
         # Not an actor: the machine is slow, or something else in the process blocks the loop. Ours to know, not to blame.
         if owner is None:
-            logger.debug("the event loop has been blocked for %g seconds", self._seconds)
+            logger.debug("an event loop has been blocked for %g seconds", self._seconds)
             return
         self.incidents += 1
         logger.warning(
-            "%s has blocked the event loop for over %g seconds: all other calls wait for it. "
-            "What takes long belongs in a thread, as every plain `def` is. It is at:\n%s",
+            probe.text,
             owner,
             self._seconds,
             OwnText("".join(StackSummary.extract((frame, frame.f_lineno) for frame in frames).format())),
         )
+
+
+class OwnedLoop(Protocol):
+    """What is of interest here of an asyncio loop of `trio_mcp.bridge.owned_loop`."""
+
+    thread: int
+
+    def settle(self, function: Callable[[], object]) -> None:
+        """Call a function in the loop."""
+
+
+def probe_of_owned(token: trio.lowlevel.TrioToken) -> Probe | None:
+    """Return the pings of the asyncio loop in a separate thread that belongs to a Trio run; None if there is none."""
+    # By its name: a program of Trio alone does not load the bridge.
+    loops: Mapping[trio.lowlevel.TrioToken, OwnedLoop] = getattr(sys.modules.get(OWNED_LOOP), "LOOPS", {})
+    loop = loops.get(token)
+    if loop is None:
+        return None
+    return Probe(loop.thread, loop.settle, BLOCKED_OWNED)
 
 
 class AsyncioCall(Protocol):
