@@ -69,3 +69,15 @@ async def test_a_cancel_does_not_end_a_turn_without_waiters() -> None:
         scope.cancel()
         await turn.pass_on()
     assert not turn.is_over
+
+
+def test_on_asyncio_a_turn_is_not_over_if_trio_has_had_one_meanwhile() -> None:
+    turn, turns = LoopTurn(), [0]
+    turn.turns_of_trio = lambda: turns[0]
+    turn.spent = TURN + 1
+    assert turn.is_over
+    turns[0] += 1
+    assert not turn.is_over
+    assert turn.spent == 0
+    turn.spent = TURN + 1
+    assert turn.is_over

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 from asgi_peer import modern_call, modern_request
-from asyncio_peer import Peer, call, post, run, shop, until
+from asyncio_peer import BOUND, Peer, call, post, run, shop, until
 from peer import hello
 
 from trio_mcp import Context, Server, ServiceOptions, configure_logging
@@ -20,7 +20,7 @@ from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session.event_loop import HOME
-from trio_mcp_transports.http import HttpLimits, asgi_app
+from trio_mcp_transports.http import HttpLimits, McpApp, McpApps, asgi_app
 
 
 class Spawned(trio.abc.Instrument):
@@ -77,12 +77,21 @@ def test_a_body_in_pieces_and_one_behind_a_full_turn_go_on_in_a_trio_task() -> N
     async def main() -> None:
         app = asgi_app(shop())
         async with app.lifespan(), spawned() as tasks:
+            turn = app.service.turn
             assert (await call("count", pieces=3).request(app))[0] == 200
             assert len(tasks) == 2
-            app.service.turn.spent = TURN + 1
+            # Trio has had turns meanwhile, and so a call behind a full turn need not wait for one.
+            turn.spent = TURN + 1
             assert (await call("count").request(app))[0] == 200
-            assert app.service.turn.spent < TURN
-            assert len(tasks) == 4
+            assert turn.spent < TURN
+            assert len(tasks) == 3
+            turn.spent = TURN + 1
+            assert turn.is_over is False
+            # No turn of Trio since.
+            turn.spent = TURN + 1
+            assert (await call("count").request(app))[0] == 200
+            assert turn.spent < TURN
+            assert len(tasks) == 5
 
     run(main)
 
@@ -106,6 +115,63 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_gets_no_call() -> None:
             peer.leave()
             assert (await peer.request(app))[0] == 400
             assert not app.service.statistics().actors.running
+
+    run(main)
+
+
+def test_a_body_that_comes_late_is_received_whether_the_host_returns_a_coroutine_or_another_awaitable() -> None:
+    class LatePeer(Peer):
+        def __init__(self, whole: Peer, *, is_future: bool) -> None:
+            super().__init__(whole.scope, *whole.sent)
+            self.is_future = is_future
+            self.got = list[bool]()
+
+        async def serve(self, app: McpApp | McpApps) -> None:
+            async def late() -> Mapping[str, object]:
+                await asyncio.sleep(0)
+                self.got.append(True)
+                return self.sent[0]
+
+            def receive() -> Awaitable[Mapping[str, object]]:
+                return asyncio.ensure_future(late()) if self.is_future else late()
+
+            await app(self.scope, receive, self._send)
+
+    async def main() -> None:
+        app = asgi_app(shop())
+        async with app.lifespan():
+            for is_future in (True, False):
+                peer = LatePeer(call("count"), is_future=is_future)
+                status, body = await peer.request(app)
+                assert (status, b'"text":"3"' in body, peer.got[:1]) == (200, True, [True])
+
+    run(main)
+
+
+def test_a_host_that_cancels_a_request_while_its_body_is_received_cleans_up() -> None:
+    events = list[str]()
+
+    class Waiting(Peer):
+        async def serve(self, app: McpApp | McpApps) -> None:
+            async def receive() -> Mapping[str, object]:
+                try:
+                    await asyncio.sleep(BOUND)
+                finally:
+                    await asyncio.sleep(0)
+                    events.append("ended")
+                raise AssertionError
+
+            await app(self.scope, receive, self._send)
+
+    async def main() -> None:
+        app = asgi_app(shop())
+        async with app.lifespan():
+            task = asyncio.create_task(Waiting(call("count").scope).serve(app))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert events == ["ended"]
 
     run(main)
 

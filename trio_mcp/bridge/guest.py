@@ -45,19 +45,21 @@ class Guest(Host):
     Attributes:
         loop: the loop.
         calls: the calls from asyncio that are open.
+        is_ending: it takes no more users.
         has_failed: Trio has ended by a failure of one of its system tasks.
     """
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.calls = set[OpenCall]()
+        # An attribute, since each request asks for it several times.
+        self.is_ending = False
         self.has_failed = False
+        self._turns = TurnCount()
         self._ended: asyncio.Future[None] = self.loop.create_future()
         self._kept: asyncio.Future[None] = self.loop.create_future()
         self._scope = trio.CancelScope()
         self._users = 0
-        self._is_left = False
-        """Its main task has ended, also by a failure of another one."""
         with interrupts_left_alone():
             trio.lowlevel.start_guest_run(
                 self._main,
@@ -71,9 +73,9 @@ class Guest(Host):
         self._keeper = self.loop.create_task(self._keep(), name="Trio as the guest of this event loop")
 
     @property
-    def is_ending(self) -> bool:
-        """Whether it takes no more users."""
-        return self._is_left or self._ended.done() or self._scope.cancel_called
+    def turns(self) -> int:
+        """How many turns Trio has had; in each, every one of its tasks that is ready runs once."""
+        return self._turns.count
 
     def hold(self) -> None:
         """Add a user."""
@@ -83,7 +85,7 @@ class Guest(Host):
         """Remove a user. The run ends with the last one."""
         self._users -= 1
         if not self._users:
-            self._scope.cancel()
+            self._end()
 
     async def wait_ended(self) -> None:
         """Wait on asyncio until Trio has ended and its keeper with it. A cancel is raised afterwards."""
@@ -104,25 +106,32 @@ class Guest(Host):
     def to_trio(self, function: Callable[[], object]) -> None:
         function()
 
+    def _end(self) -> None:
+        self.is_ending = True
+        self._scope.cancel()
+
     async def _main(self) -> None:
+        trio.lowlevel.add_instrument(self._turns)
         try:
             with self._scope:
                 await trio.sleep_forever()
         finally:
-            self._is_left = True
+            # Also by a failure of another task.
+            self.is_ending = True
 
     async def _keep(self) -> None:
         """End Trio when the loop cancels its tasks."""
         try:
             await asyncio.shield(self._ended)
         except asyncio.CancelledError:  # noqa: ASYNC103  the loop ends its tasks, and this one ends with Trio
-            self._scope.cancel()
+            self._end()
             await wait_through_cancels(self._ended)  # noqa: ASYNC102  Trio was cancelled, and its clean-up is bounded
         finally:
             self._kept.set_result(None)
 
     def _done(self, result: outcome.Outcome[None]) -> None:
         del _here.guest
+        self.is_ending = True
         if isinstance(result, outcome.Error):
             self.has_failed = True
             logger.error("Trio has failed in this event loop; its calls fail", exc_info=result.error)
@@ -133,6 +142,16 @@ class Guest(Host):
     def __repr__(self) -> str:
         state = "ended" if self._ended.done() else "ending" if self.is_ending else "running"
         return f"<Guest {state} users={self._users}>"
+
+
+class TurnCount(trio.abc.Instrument):
+    """Counts the turns of a Trio run."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def after_io_wait(self, timeout: float) -> None:  # noqa: ARG002  Trio passes it
+        self.count += 1
 
 
 async def hold_guest() -> Guest:

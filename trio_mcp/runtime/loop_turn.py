@@ -25,18 +25,34 @@ class LoopTurn:
     Attributes:
         spent: what it has cost, in units of about a tenth of a microsecond. Code that works for a peer adds to it, and lets other
             tasks run before it goes on if `is_over`.
+        turns_of_trio: returns how many turns Trio has had, if messages are also processed outside of it, on asyncio; else None.
     """
 
-    __slots__ = ("_passing", "spent")
+    __slots__ = ("_passing", "_seen", "spent", "turns_of_trio")
 
     def __init__(self) -> None:
         self.spent = 0
+        self.turns_of_trio: Callable[[], int] | None = None
+        self._seen = 0
+        """Turns of Trio that have been taken into account."""
         self._passing = trio.Lock()
 
     @property
     def is_over(self) -> bool:
         """Whether other tasks should run before more is done."""
-        return self.spent > TURN
+        return self.spent > TURN and not self._has_passed_by_itself()
+
+    def _has_passed_by_itself(self) -> bool:
+        """Return whether Trio has had a turn since this was asked last; then nothing has been spent.
+
+        So at most two turns are spent before every other task has one.
+        """
+        turns = 0 if self.turns_of_trio is None else self.turns_of_trio()
+        if turns == self._seen:
+            return False
+        self._seen = turns
+        self.spent = 0
+        return True
 
     async def pass_on(self) -> None:
         """Return when every other task that is ready has had a turn, and this one may do as much as fits into the next.

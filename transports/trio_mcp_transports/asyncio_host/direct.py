@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from contextvars import copy_context
-from types import coroutine
+from types import CoroutineType, coroutine
 from typing import Any, Final, Protocol, TypeVar
 
 from trio_mcp.bridge import Guest, TrioCall
@@ -49,6 +49,22 @@ def resumed(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Await the rest of a coroutine that has begun already, which `await` refuses."""
     result: T = yield from work
     return result
+
+
+@coroutine
+def rest_of(work: Coroutine[Any, Any, T], wanted: object) -> Generator[object, None, T]:
+    """Await the rest of a coroutine whose first step was made on asyncio, and which waits for what that has yielded."""
+    try:
+        while True:
+            try:
+                yield wanted
+            except BaseException as error:  # noqa: BLE001  as `await` does
+                wanted = work.throw(error)
+            else:
+                wanted = work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 class RespondingApp(Protocol):
@@ -133,10 +149,18 @@ class HostedRequest:
         await TrioCall(self._guest, go_on).result(self._context)
 
     async def _receive_first(self) -> Message | None:
-        """Return the first message of the host, which is nearly always there; None if its client is slow."""
+        """Return the first message of the host; None if its client is slow."""
+        receiving = self._receive()
+        # Nearly always it is there, and needs no time limit. Some hosts return an awaitable that is no coroutine.
+        if isinstance(receiving, CoroutineType):
+            try:
+                wanted = receiving.send(None)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # as `receive` is typed
+            receiving = rest_of(receiving, wanted)
         try:
             async with asyncio.timeout(FIRST_SECONDS):
-                return await self._receive()
+                return await receiving
         except TimeoutError:
             return None
 

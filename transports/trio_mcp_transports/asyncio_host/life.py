@@ -149,6 +149,10 @@ class Residence:
         self._tree_signal = TreeSignal(app, guest.loop)
         self._draining: asyncio.Task[None] | None = None
 
+    def turns(self) -> int:
+        """Return how many turns Trio has had."""
+        return self.guest.turns
+
     def __enter__(self) -> None:
         self.guest.hold()
         if self._app.drain_seconds is None or threading.current_thread() is not threading.main_thread():

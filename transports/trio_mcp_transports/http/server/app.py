@@ -222,6 +222,8 @@ class McpApp(ServedApp):
                 trio.open_nursery() as nursery,
                 AsyncExitStack() as stack,
             ):
+                if self.residence is not None:
+                    service.turn.turns_of_trio = self.residence.turns
                 legacy = self._legacy_endpoint(service, nursery)
                 service.on_given_up.append(legacy.sessions.leave_all)
                 websockets = WebSockets(service, self.limits)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Final
@@ -126,6 +127,7 @@ async def serve_lifespan_events(
         await send({"type": "lifespan.shutdown.complete"})
 
 
+@cache
 def asyncio_host() -> ModuleType:
     """Return what serves on asyncio; a server on Trio does not load it."""
     return import_module("trio_mcp_transports.asyncio_host.life")
