@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import json
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -20,6 +22,7 @@ from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session.event_loop import HOME
+from trio_mcp_transports.asyncio_host.time_limits import SEND_BYTES, seconds_to_send
 from trio_mcp_transports.http import HttpLimits, McpApp, McpApps, asgi_app
 
 
@@ -315,6 +318,79 @@ def test_a_client_that_leaves_while_the_host_sends_ends_its_call() -> None:
             whole = post(body, {**headers, "mcp-name": "talk"})
             await Broken(whole.scope, *whole.sent).serve(app)
             await until(lambda: events)
+
+    run(main)
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a client that does not read count as gone soon."""
+    monkeypatch.setattr("trio_mcp_transports.asyncio_host.time_limits.SEND_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_client_that_does_not_read_for_too_long_counts_as_gone() -> None:
+    server, events = Server("shop"), list[str]()
+
+    @server.tool
+    async def talk(ctx: Context) -> None:
+        try:
+            while True:
+                await ctx.progress(len(events))
+                events.append("reported")
+        finally:
+            events.append("ended")
+
+    class Stopped(Peer):
+        async def _send(self, message: dict[str, Any]) -> None:
+            if len(self.answered) > 3:
+                await asyncio.sleep(BOUND)
+            await super()._send(message)
+
+    async def main() -> None:
+        app = asgi_app(server)
+        async with app.lifespan():
+            whole = post(*modern_call("talk", meta={"progressToken": 1}))
+            stopped = Stopped(whole.scope, *whole.sent)
+            await stopped.serve(app)
+            await until(lambda: events[-1] == "ended")
+            assert len(stopped.answered) == 4
+
+    run(main)
+
+
+def test_a_client_may_take_longer_for_more_bytes() -> None:
+    assert [seconds_to_send(size) for size in (0, 1000, SEND_BYTES, 10 * SEND_BYTES)] == [10, 10, 20, 110]
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_websocket_client_that_does_not_read_for_too_long_counts_as_gone() -> None:
+    scope = {
+        "type": "websocket",
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost"), (b"sec-websocket-protocol", b"mcp")],
+        "subprotocols": ["mcp"],
+    }
+    hi = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello(NEWEST_LEGACY)}
+    incoming = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": json.dumps(hi)}]
+    sent = list[str]()
+
+    async def receive() -> dict[str, str]:
+        if not incoming:
+            await asyncio.sleep(BOUND)
+        return incoming.pop(0)
+
+    async def send(message: dict[str, str]) -> None:
+        sent.append(message["type"])
+        if message["type"] != "websocket.accept":
+            await asyncio.sleep(BOUND)
+
+    async def main() -> None:
+        app = asgi_app(shop())
+        async with app.lifespan():
+            await app(scope, receive, send)
+            assert sent == ["websocket.accept", "websocket.send"]
 
     run(main)
 

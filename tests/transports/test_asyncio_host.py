@@ -14,11 +14,12 @@ from types import FrameType
 import pytest
 import trio
 from asgi_peer import modern_call
-from asyncio_peer import call, get, post, run, shop, until
+from asyncio_peer import Peer, call, get, post, run, shop, until
 
-from trio_mcp import Caller, Context, HttpOptions, Server
+from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
 from trio_mcp.bridge.guest import current_guest
 from trio_mcp.http.authenticator import Authenticator
+from trio_mcp.runtime import Limits
 from trio_mcp_transports.http import McpApp, asgi_app
 
 
@@ -126,6 +127,47 @@ def test_a_client_that_leaves_cancels_its_call_and_so_does_the_host() -> None:
             await task
         await until(lambda: events == ["began", "ended"] * 2)
         await leave_nothing()
+
+    run(main)
+
+
+UNIX_SOCKETS = {
+    "each request alone": ((), 8),
+    "the client that the proxy names": (("unix",), 4),
+}
+
+
+@pytest.mark.parametrize("kind", UNIX_SOCKETS)
+def test_over_a_unix_socket_a_caller_is_the_client_that_a_trusted_proxy_names_or_else_each_request(kind: str) -> None:
+    trusted, count = UNIX_SOCKETS[kind]
+    server = Server("shop", options=ServiceOptions(actors=Limits(actors=8)))
+    running = list[int]()
+
+    @server.tool
+    async def wait() -> None:
+        running.append(1)
+        await trio.sleep_forever()
+
+    def from_client(address: str) -> Peer:
+        body, headers = modern_call("wait")
+        peer = post(body, {**headers, "x-forwarded-for": address})
+        peer.scope["client"] = None
+        return peer
+
+    async def main() -> None:
+        app = asgi_app(server, trusted_proxies=trusted)
+        async with app.lifespan():
+            calls = list[asyncio.Task[None]]()
+            for _ in range(count):
+                calls.append(asyncio.create_task(from_client("203.0.113.1").serve(app)))
+                await until(lambda: len(running) == len(calls))
+            assert (await from_client("203.0.113.1").request(app))[0] == 503
+            if trusted:
+                calls.append(asyncio.create_task(from_client("203.0.113.2").serve(app)))
+                await until(lambda: len(running) == len(calls))
+            for each in calls:
+                each.cancel()
+            await asyncio.wait(calls)
 
     run(main)
 

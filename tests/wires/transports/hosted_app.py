@@ -6,6 +6,7 @@ If the environment has `HANDED`, the host runs the lifespan of the server.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -15,7 +16,11 @@ import trio
 from fastapi import FastAPI
 
 from trio_mcp import Context, Server
+from trio_mcp_transports.asyncio_host import time_limits
 from trio_mcp_transports.http import asgi_app
+
+# A client that reads nothing counts as gone much sooner.
+vars(time_limits)["SEND_SECONDS"] = 0.5
 
 
 def note(text: str) -> None:
@@ -51,6 +56,17 @@ async def wait() -> None:
         await asyncio.sleep(60)
     finally:
         note("cancelled")
+
+
+@server.tool
+async def talk(ctx: Context) -> None:
+    """Report progress until the call is cancelled."""
+    note("talking")
+    try:
+        for done in itertools.count():
+            await ctx.progress(done, message="x" * 10_000)
+    finally:
+        note("silent")
 
 
 async def fail() -> None:

@@ -183,6 +183,21 @@ async def test_a_failure_of_trio_ends_the_requests_with_503_and_the_host_and_the
         assert host.notes[-3:] == ["server started", "server ended, pool open", "host ended"]
 
 
+@pytest.mark.parametrize(("http", "loop"), IMPLEMENTATIONS)
+async def test_the_call_of_a_client_that_does_not_read_ends(http: str, loop: str) -> None:
+    options = ["uvicorn", "--http", http, "--loop", loop, "--log-level", "critical", "--port"]
+    async with hosted("lazy", options) as (host, url):
+        body, headers = modern_call("talk", meta={"progressToken": 1})
+        server = httpx2.URL(url)
+        request = httpx2.Request("POST", server, json=body, headers={**JSON_HEADERS, **headers})
+        head = b"".join(b"%s: %s\r\n" % line for line in request.headers.raw)
+        async with await trio.open_tcp_stream("127.0.0.1", server.port or 0) as stream:
+            await stream.send_all(b"POST %s HTTP/1.1\r\n%s\r\n%s" % (server.raw_path, head, request.content))
+            await host.noted("silent")
+        async with Client.connect(url, on_elicit=lambda _asked: accept(value=2)) as client:
+            assert (await client.call_tool("buy")).text == "2 of open"
+
+
 # A host that handles signals in its loop hears them at the same time: there only the order of a lifespan holds.
 OTHERS = [(name, "handed") for name in HOSTS if name != "uvicorn"] + [("gunicorn with uvicorn", "lazy")]
 

@@ -10,6 +10,7 @@
 #   its call says something           is woken, and sends it
 #   runs for `LOOK_SECONDS`           starts to wait for a disconnect
 #   a part has to be waited for       waits for a Trio task that does
+#   its client does not read          waits for it, `seconds_to_send`; then the client counts as gone
 #   Trio fails                        sends 503, unless the response has begun
 #
 # A cancel is the end of the client.
@@ -20,7 +21,7 @@ import asyncio
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from contextvars import copy_context
-from types import CoroutineType, coroutine
+from types import coroutine
 from typing import Any, Final, Protocol, TypeVar
 
 from trio_mcp.bridge import Guest, TrioCall
@@ -29,6 +30,7 @@ from trio_mcp.session.event_loop import HOME, NEEDS_TRIO
 from ..asgi.adapter import AsgiBody, Message, Receive, Scope, Send, Sending, request_of
 from ..asgi.requests import Expiry, Request
 from ..asgi.responses import KnownResponse, OpenResponse, Response, StreamPart
+from .time_limits import seconds_to_send, within
 
 T = TypeVar("T")
 
@@ -49,22 +51,6 @@ def resumed(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Await the rest of a coroutine that has begun already, which `await` refuses."""
     result: T = yield from work
     return result
-
-
-@coroutine
-def rest_of(work: Coroutine[Any, Any, T], wanted: object) -> Generator[object, None, T]:
-    """Await the rest of a coroutine whose first step was made on asyncio, and which waits for what that has yielded."""
-    try:
-        while True:
-            try:
-                yield wanted
-            except BaseException as error:  # noqa: BLE001  as `await` does
-                wanted = work.throw(error)
-            else:
-                wanted = work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
 
 
 class RespondingApp(Protocol):
@@ -149,18 +135,9 @@ class HostedRequest:
         await TrioCall(self._guest, go_on).result(self._context)
 
     async def _receive_first(self) -> Message | None:
-        """Return the first message of the host; None if its client is slow."""
-        receiving = self._receive()
-        # Nearly always it is there, and needs no time limit. Some hosts return an awaitable that is no coroutine.
-        if isinstance(receiving, CoroutineType):
-            try:
-                wanted = receiving.send(None)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # as `receive` is typed
-            receiving = rest_of(receiving, wanted)
+        """Return the first message of the host, which is nearly always there; None if its client is slow."""
         try:
-            async with asyncio.timeout(FIRST_SECONDS):
-                return await receiving
+            return await within(FIRST_SECONDS, self._receive())
         except TimeoutError:
             return None
 
@@ -182,15 +159,19 @@ class HostedRequest:
             end = self._end_when_expired(response, response.expiry)
             expiring = self._guest.loop.create_task(end, name="waiting until credentials expire")
         try:
-            # A host may raise it in `send` once the client has gone, and may then never report a disconnect.
+            # A host may raise it in `send` once the client has gone, and may then never report a disconnect. A client that reads
+            # nothing counts as gone, too (`TimeoutError`).
             with suppress(OSError):
+                size = 0
                 while not self._sending.is_complete:
                     taken = await self._next_part(response)
                     if taken is None:
                         return
-                    await (
-                        self._sending.whole(taken) if isinstance(taken, KnownResponse) else self._sending.part(taken)
-                    )
+                    if isinstance(taken, KnownResponse):
+                        await self._sending.whole(taken)
+                    else:
+                        await within(seconds_to_send(size), self._sending.part(taken))
+                        size = len(taken.body)
         finally:
             if expiring is not None:
                 expiring.cancel()

@@ -27,6 +27,7 @@ from trio_mcp.bridge import Guest
 from trio_mcp.session.event_loop import HOME
 
 from ..asgi.adapter import Message, Receive, Scope, Send
+from .time_limits import seconds_to_send, within
 
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -47,6 +48,8 @@ class Relay:
         self._send = send
         self._inbox = deque[Message]()
         self._outbox = deque[Message]()
+        self._sent = 0
+        """Bytes of the message that was sent last."""
         self._wants_message = False
         self._has_left = False
         """The client, or the host."""
@@ -163,7 +166,9 @@ class Relay:
         if self._has_left:
             return
         try:
-            await self._send(message)
+            await within(seconds_to_send(self._sent), self._send(message))
+            self._sent = len(message.get("text") or b"")
+        # A client that reads nothing counts as gone, too (`TimeoutError`).
         except OSError:
             self._leave()
 
