@@ -59,6 +59,19 @@ class Line:
     async def receive(self) -> Any:
         return json.loads(await self.line())
 
+    async def next(self) -> Any:
+        """Return the next message, however long it takes. Raise `EOFError` at the end."""
+        while b"\n" not in self._rest:
+            try:
+                data = await self._stream.receive_some()
+            except trio.ClosedResourceError:
+                data = b""
+            if not data:
+                raise EOFError
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return json.loads(line)
+
     async def ends(self) -> None:
         """Wait for the end; nothing comes before it."""
         with trio.fail_after(SECONDS):
