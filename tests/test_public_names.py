@@ -15,7 +15,7 @@ from public_names import documented, names_of, packages
 ROOT = Path(__file__).parents[1]
 
 INTERNAL = re.compile(
-    r"trio_mcp\.(bridge|protocol|cli|scripts)(\..*)?|trio_mcp_transports\.(asgi|httpx)(\..*)?"
+    r"trio_mcp\.(bridge|protocol|cli|scripts|telemetry)(\..*)?|trio_mcp_transports\.(asgi|httpx)(\..*)?"
     r"|trio_mcp\.(client|server|session|testing\.mock)\..*|trio_mcp\.testing\.(mock|contract\.groups)|trio_mcp_transports\.http\..*"
 )
 """Packages whose names are for our other packages. What is public in them is listed by a package above."""

@@ -21,6 +21,7 @@ from ..sampling import SamplingProvider
 from ..session import AnyChannel, ChannelServer
 from ..session.event_loop import works_on_asyncio
 from ..session.server_requests import MAX_HANDLERS
+from ..telemetry import open_telemetry
 from ..types import (
     CallToolResult,
     ClientCapabilities,
@@ -130,6 +131,8 @@ class Client(TaskMethods):
         handler_timeout: float = math.inf,
         reconnect: bool = True,
         wait_if_busy: float = 0.0,
+        telemetry: bool = True,
+        telemetry_content: bool = False,
         **options: Unpack[TransportKeywords],
     ) -> Client:
         """Return a client for a URL, a command to run, a Python file with a server, or a server object in this process.
@@ -160,6 +163,8 @@ class Client(TaskMethods):
             reconnect: start a command again, or open a WebSocket again, when its connection breaks off and a request needs it.
             wait_if_busy: seconds that a request, or opening a WebSocket, waits in all for a server that answers 429 or 503,
                 as its `Retry-After` says or with growing delays, before it raises `ServerBusy`.
+            telemetry: make spans and metrics, if the program uses OpenTelemetry.
+            telemetry_content: show arguments, results and the URIs of resources in spans, which may be secret.
             options: options of the transport, such as `headers` and `auth` for HTTP and `env` for a command.
 
         Raises:
@@ -168,7 +173,10 @@ class Client(TaskMethods):
         found = connectable(target)
         sampler = sampling_handler(on_sample, sampling, approve_sample)
         with_tools = sample_tools or sampling is not None
-        handlers = Handlers(on_elicit, sampler, on_roots, on_elicit_url, with_tools, sample_context, handler_timeout)
+        observed = open_telemetry(content=telemetry_content) if telemetry else None
+        handlers = Handlers(
+            on_elicit, sampler, on_roots, on_elicit_url, with_tools, sample_context, handler_timeout, observed
+        )
         view = cache_view(cache, found, principal, options.get("headers"), handlers.capabilities, options.get("auth"))
         made = ClientOptions(
             info=Implementation(name=name, version=version),
@@ -182,6 +190,7 @@ class Client(TaskMethods):
             probe_timeout=probe_timeout,
             wait_if_busy=wait_if_busy,
             cache=view,
+            telemetry=observed,
         )
         connect = channel_opener(found, options, made, raise_exceptions=raise_exceptions, reconnect=reconnect)
         client = cls(connect(), made)

@@ -47,6 +47,7 @@ from .sampling import OnSample, ProviderSampling, check_question, checked_answer
 
 if TYPE_CHECKING:
     from ..bridge import Guest
+    from ..telemetry import Telemetry
 
 OnElicit: TypeAlias = Callable[[ElicitRequestFormParams], ElicitResult | Awaitable[ElicitResult]]
 """A function, plain or async, that fills in a form: returns `accept(...)`, `decline()` or `dismiss()`."""
@@ -107,6 +108,7 @@ class Handlers:
     Attributes:
         sample_tools, sample_context: whether `on_sample` takes tools and the context of servers, which is declared too.
         timeout: seconds that a handler may take.
+        telemetry: makes their spans; None without telemetry.
     """
 
     on_elicit: OnElicit | None = None
@@ -116,6 +118,7 @@ class Handlers:
     sample_tools: bool = False
     sample_context: bool = False
     timeout: float = math.inf
+    telemetry: Telemetry | None = None
 
     def __post_init__(self) -> None:
         for name in ("on_elicit", "on_sample", "on_roots", "on_elicit_url"):
@@ -182,7 +185,8 @@ class Handlers:
         )
 
     def _timed(self, method: str, handler: RequestHandler) -> RequestHandler:
-        return handler if self.timeout == math.inf else partial(run_timed, method, handler, self.timeout)
+        timed = handler if self.timeout == math.inf else partial(run_timed, method, handler, self.timeout)
+        return timed if self.telemetry is None else self.telemetry.answering(method, timed)
 
     async def _elicit_by_key(self, asker: str, key: str, params: Model) -> Model:
         """Answer a question of a round. The name that its server gave it has precedence over the key of the round."""

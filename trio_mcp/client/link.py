@@ -256,6 +256,7 @@ class Link:
                 self.lost,
                 self.dropped,
             )
+            session.telemetry = self._options.telemetry
             if isinstance(session, WaitingSession):
                 session.wait_if_busy = self._options.wait_if_busy
             nursery.start_soon(self._run, session, nursery, handlers)

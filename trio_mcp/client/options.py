@@ -8,7 +8,7 @@ import secrets
 import ssl
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Final, NamedTuple, TypedDict, cast
+from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypedDict, cast
 
 from ..base.checks import (
     check_choice,
@@ -29,6 +29,7 @@ from ..sampling import SamplingProvider
 from ..session.notification_dispatch import OnProgress
 from ..session.server_requests import MAX_HANDLERS
 from ..session.transport import AnyAuth, HeaderSource
+from ..telemetry import open_telemetry
 from ..types import (
     CallToolRequestParams,
     CompleteRequestParams,
@@ -47,6 +48,9 @@ from .cache import NO_CACHE, CacheView, ResponseCache
 from .changes import OnChange
 from .handlers import Handlers, OnDisconnect, OnElicit, OnElicitUrl, OnLog, OnRoots
 from .sampling import ApproveSample, OnSample
+
+if TYPE_CHECKING:
+    from ..telemetry import Telemetry
 
 MODES: Final = ("auto", "modern", "legacy", *REVISIONS)
 """The values of the option `mode`."""
@@ -74,6 +78,7 @@ class ClientOptions:
     probe_timeout: float = PROBE_TIMEOUT
     wait_if_busy: float = 0.0
     cache: CacheView = NO_CACHE
+    telemetry: Telemetry | None = field(default_factory=open_telemetry)
 
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, MODES)
@@ -145,6 +150,8 @@ class ConnectKeywords(TransportKeywords, total=False):
     handler_timeout: float
     reconnect: bool
     wait_if_busy: float
+    telemetry: bool
+    telemetry_content: bool
 
 
 # How a call is made: its keyword arguments, and the params of its request.

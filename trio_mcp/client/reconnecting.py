@@ -120,6 +120,7 @@ class ReconnectingChannel(MessageChannel):
 
     def _begin(self, channel: MessageChannel) -> None:
         self._inner, self._ended = channel, trio.Event()
+        self.network = channel.network
         self._wanted, self._failure = False, None
         if self._closed:
             self._ended.set()

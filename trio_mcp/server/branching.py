@@ -11,8 +11,8 @@ what it adds stays its own: only the value that the branch returns reaches the p
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar
 
 from .. import runtime, types
 from ..base.checks import check_names, check_sequence
@@ -20,7 +20,10 @@ from ..types import TextContent
 from .options import check_count, check_timeout
 
 if TYPE_CHECKING:
-    from ..runtime import TokenBudget
+    from ..runtime import Lane, TokenBudget
+    from ..telemetry import Telemetry
+
+T = TypeVar("T")
 
 Messages = tuple["types.SamplingMessage", ...]
 """A conversation with a model: prompts and answers, oldest first."""
@@ -125,3 +128,18 @@ def is_text_only(message: types.SamplingMessage) -> bool:
         and not block.model_extra
         and not message.model_extra
     )
+
+
+def branch_traced(
+    telemetry: Telemetry, fn: object, work: Callable[[Lane], Awaitable[T]]
+) -> Callable[[Lane], Awaitable[T]]:
+    """Return what a branch runs, as a span that is named after the function of the branch."""
+    name = str(getattr(fn, "__qualname__", ""))
+
+    async def run(lane: Lane) -> T:
+        operation = telemetry.working("branch", name)
+        operation.details["trio_mcp.branch"] = lane.path
+        with operation.begun():
+            return await work(lane)
+
+    return run

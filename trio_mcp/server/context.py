@@ -14,7 +14,14 @@ from ..base.checks import check_no_options, missing
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
 from ..session import Question
 from ..types import RequestParams
-from .branching import NO_OPTIONS, BranchOptions, Messages, check_branch_options, freeze_messages
+from .branching import (
+    NO_OPTIONS,
+    BranchOptions,
+    Messages,
+    branch_traced,
+    check_branch_options,
+    freeze_messages,
+)
 from .options import ask_timeout, ask_within, check_branch
 from .sampling import ToolLooper
 from .unawaited import must_be_awaited, waits_in_threads
@@ -305,7 +312,11 @@ class Context(ToolLooper, Generic[StateT_co]):
         messages = (*inherited, *freeze_messages(options.get("messages", ())))
         terms = self._terms.for_branch(options, self._messages)
         max_depth = min(terms.max_depth, self._call.services.options.max_depth)
-        work = lambda lane: fn(type(self)(self._call, lane.titled(fn), terms, messages))  # noqa: E731
+        work: Callable[[Lane], Awaitable[T]] = lambda lane: fn(  # noqa: E731
+            type(self)(self._call, lane.titled(fn), terms, messages)
+        )
+        if (telemetry := self._call.services.telemetry) is not None:
+            work = branch_traced(telemetry, fn, work)
         return work, options.get("timeout", math.inf), max_depth
 
     def __repr__(self) -> str:

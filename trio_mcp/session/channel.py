@@ -7,8 +7,10 @@ of the event loop). A plain `trio.abc.Channel[Envelope]` works too: `as_message_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeAlias, cast
+from urllib.parse import urlsplit
 
 import trio
 
@@ -20,6 +22,24 @@ from .raised import RaisedErrors
 
 MESSAGE_COST: Final = 512
 """What a message costs of a turn of the event loop besides its bytes (`LoopTurn.spent`)."""
+
+# How a peer is connected, in the attributes of OpenTelemetry.
+
+NO_NETWORK: Final[Mapping[str, str | int]] = MappingProxyType({})
+OVER_PIPE: Final[Mapping[str, str | int]] = MappingProxyType({"network.transport": "pipe"})
+OVER_HTTP: Final[Mapping[str, str | int]] = MappingProxyType(
+    {"network.transport": "tcp", "network.protocol.name": "http"}
+)
+OVER_WEBSOCKET: Final[Mapping[str, str | int]] = MappingProxyType(
+    {"network.transport": "tcp", "network.protocol.name": "websocket"}
+)
+
+
+def address_of(url: str) -> dict[str, str | int]:
+    """Return the attributes with the address of a server."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme in ("https", "wss") else 80)
+    return {"server.address": parts.hostname or "", "server.port": port}
 
 
 class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChannel[Envelope[Received]]):
@@ -40,6 +60,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         account: set by the session while it serves the channel. What the channel holds of a message that has not arrived
             completely draws from it, if that may be large. None counts nothing.
         raised: takes the exceptions of the server's functions, for a client at the other end that raises them; None without one.
+        network: how the peer is connected, in the attributes of OpenTelemetry.
     """
 
     on_stop: Callable[[], None] | None = None
@@ -50,6 +71,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     drain: float = 0.0
     account: Account | None = None
     raised: RaisedErrors | None = None
+    network: Mapping[str, str | int] = NO_NETWORK
 
     async def send_many(self, values: Sequence[Envelope[Sent]]) -> None:
         """Send several envelopes in order; override it where they can share one write. Raises what `send` raises.

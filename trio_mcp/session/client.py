@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 import trio
 
@@ -64,6 +64,9 @@ from .envelope import Envelope, Peer, Received
 from .notification_dispatch import IdleTimeout, NotificationDispatch, OnNotification, OnProgress
 from .pump import CLEAN_UP
 from .server_requests import MAX_HANDLERS, RequestHandler, ServerRequests
+
+if TYPE_CHECKING:
+    from ..telemetry import Operation, Telemetry
 
 CLOSED: Final = "the server closed the connection"
 
@@ -115,6 +118,7 @@ class ClientSession:
         records: counts what the server can make this client log.
         notifications: sends the notifications of the server on.
         raised: the exceptions of a server in this process, for a program that wants them; None elsewhere.
+        telemetry: makes the spans and metrics of requests; None without telemetry.
     """
 
     def __init__(
@@ -132,6 +136,7 @@ class ClientSession:
         self.dropped = dropped or DroppedMembers(logger)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
         self._channel = as_message_channel(channel)
+        self.telemetry: Telemetry | None = None
         self.raised = self._channel.raised
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
@@ -185,7 +190,11 @@ class ClientSession:
         # Not the id of the request: the token is part of its params, which are encoded before the connection assigns the id.
         notifications = self.notifications
         token = notifications.new_token()
-        params = self._with_request_meta(params, None if on_progress is None else token)
+        operation = None
+        if self.telemetry is not None:
+            version, network = self.terms.codec.revision.name, self._channel.network
+            operation = self.telemetry.sending(method, params, version, network)
+        params = self._with_request_meta(params, None if on_progress is None else token, operation)
         request = self.connection.new_request(method, params, self.terms.codec)
         slot = self._mailbox.open(str(request.id), Model, None if timer is None else timer.settled.set)
         if on_progress is not None:
@@ -195,15 +204,22 @@ class ClientSession:
         # Posted last: no report and no answer may come before what waits for it is registered.
         self._post(request, params, headers)
         answered = False
+        if operation is not None:
+            operation.sent_as(request.id)
         try:
             with trio.move_on_after(timeout):
                 taking = slot.take() if timer is None else timer.take(slot, method)
                 result = await (taking if self.raised is None else self.raised.result_of(request.id, taking))
                 answered = True
+                if operation is not None:
+                    operation.returned(result)
                 return result
-        except Disconnected:
+        except BaseException as error:
             # What the server asked meanwhile is a part of a call that has failed: the user need not answer.
-            self._server_requests.cancel_about(request.id)
+            if isinstance(error, Disconnected):
+                self._server_requests.cancel_about(request.id)
+            if operation is not None:
+                operation.raised(error)
             raise
         finally:
             notifications.progress.pop(token, None)
@@ -211,6 +227,10 @@ class ClientSession:
             # Also after an error of the server: withdrawing a request that is answered sends nothing.
             if not answered:
                 self._withdraw(request.id, slot, params)
+                if operation is not None:
+                    operation.unanswered(RequestTimeout)
+            if operation is not None:
+                operation.end()
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 
     def notify(self, method: str, params: Model) -> None:
@@ -265,12 +285,16 @@ class ClientSession:
             self._outbox.take_nowait()
             self._written.set()
 
-    def _with_request_meta(self, params: RequestParams, token: int | None) -> RequestParams:
-        """Add the session's members of `_meta`, and the token that progress is reported under."""
+    def _with_request_meta(
+        self, params: RequestParams, token: int | None, operation: Operation | None
+    ) -> RequestParams:
+        """Add the session's members of `_meta`, the token that progress is reported under, and where its span is."""
         # The caller's members win. Ours come first, so that the caller can replace the log level of a single request.
         meta: JsonObject = {**self.terms.request_meta, **(params.meta or {})}
         if token is not None:
             meta["progressToken"] = token
+        if operation is not None:
+            meta |= operation.carried()
         return params.model_copy(update={"meta": meta}) if meta else params
 
     def _post(self, request: Request, params: RequestParams, headers: Mapping[str, str]) -> None:

@@ -185,6 +185,9 @@ class ServiceOptions:
         parallel_prompts: send a legacy client all of a call's questions for the user at once, instead of one after the other.
         estimate_tokens: estimates the tokens of a sample, for budgets, if the client does not report them.
         tasks: limits and times of tasks.
+        telemetry: make spans and metrics, if the program uses OpenTelemetry; see
+            https://github.com/trio-mcp/trio-mcp/blob/main/docs/telemetry.md.
+        telemetry_content: show arguments, results and the URIs of resources in spans, which may be secret.
         tell_errors: send the type and text of unexpected exceptions to the caller, instead of a reference to the log. They may
             hold secrets. None, the default: only to a client in the same process (`Client.connect(server)`).
         on_divergence: called with a description when a replay asks a different question than the earlier run; it is also logged.
@@ -209,6 +212,8 @@ class ServiceOptions:
     parallel_prompts: bool = False
     estimate_tokens: session.TokenEstimate = estimate_tokens
     on_divergence: Callable[[str], None] | None = None
+    telemetry: bool = True
+    telemetry_content: bool = False
     tell_errors: bool | None = None
     tasks: TaskOptions = field(default_factory=TaskOptions)
 
@@ -228,6 +233,8 @@ class ServiceOptions:
             check_int(name, getattr(self, name), least=least)
         if self.node is not None and not (0 < len(check_str("node", self.node)) <= MAX_NODE):
             raise ValueError(f"node must have 1 to {MAX_NODE} characters")
+        for name in ("telemetry", "telemetry_content"):
+            check_instance(name, getattr(self, name), bool, "True or False")
         if self.tell_errors is not None:
             check_instance("tell_errors", self.tell_errors, bool, "True, False or None")
         if not isinstance(self.store, str | Store | JournalStore | None):

@@ -34,6 +34,7 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
 
 async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envelope]) -> None:
     session = make_session(service, account=outbox.account)
+    session.network = channel.network
     # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
     outbox.send_now, outbox.queue_while = channel.send_nowait, session.connection.open_ids
     take = partial(session.receive, outbox=outbox)

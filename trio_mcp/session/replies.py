@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import trio
 
+from .. import telemetry
 from ..base.values import make_tuple
 from ..errors import LimitExceeded
 from ..protocol.jsonrpc import (
@@ -100,6 +101,8 @@ class ReplyTarget:
     end_response: Callable[[float | None], Awaitable[None]] | None = field(default=None, init=False)
     """Ends the stream that the reply would go out on; the argument is the seconds the client waits before it asks for the
     rest. None where a stream cannot be ended early."""
+    operation: telemetry.Operation | None = field(default=None, init=False)
+    """Its span; None without telemetry, and after the end."""
 
     @property
     def about(self) -> RequestId | None:
@@ -138,6 +141,8 @@ class ReplyTarget:
             more: members of the reply that JSON-RPC does not define.
         """
         outcome = self.affordable(outcome)
+        if self.operation is not None:
+            self.operation.answered(outcome)
         # First: a task that the reply wakes may look at the table, or use the id again.
         self.close()
         request_id = self.request_id
@@ -161,10 +166,18 @@ class ReplyTarget:
     def close(self) -> None:
         """Remove the request from the open ones."""
         self.finished = True
+        if self.operation is not None:
+            self._end_operation(self.operation)
         # Both know this target: without a reference back, nothing is left to the garbage collector.
         self.work = self.params = self.end_response = None
         if self.open_requests is not None:
             self.open_requests.discard(self)
+
+    def _end_operation(self, operation: telemetry.Operation) -> None:
+        self.operation = None
+        # Only a call has them.
+        details: Mapping[str, str | bool | int] | None = getattr(self.work, "span_details", None)
+        operation.end(details)
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,7 @@ cancellation overtakes all work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -60,7 +60,7 @@ from .calls.call import Call, Plan
 from .calls.facts import NEVER_A_TASK, RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
 from .calls.services import CallOffers
-from .channel import MESSAGE_COST
+from .channel import MESSAGE_COST, NO_NETWORK, OVER_HTTP
 from .envelope import Envelope, Peer, Received
 from .replies import OpenRequests, ReplyTarget
 from .service import Service
@@ -111,6 +111,8 @@ class ServerSession:
         self._state = SessionState(service, self.connection, account)
         self._asks = self._state.asks
         self._owns_headers = not shared_channel
+        self.network: Mapping[str, str | int] = NO_NETWORK if shared_channel else OVER_HTTP
+        """Attributes of its spans that say how its client is connected."""
         self._records: RepeatedRecords | None = None
         if snapshot is not None:
             self._state.restore(snapshot)
@@ -335,6 +337,9 @@ class ServerSession:
             RequestFacts, (request_id, method, terms, principal, headers, turn, size, caller, owns_headers, session)
         )
         self.requests.add(target)
+        telemetry, operation = self.service.calls.telemetry, None
+        if telemetry is not None:
+            operation = target.operation = telemetry.serving(facts, params, self.network)
         try:
             answer = self._answer(facts, params, target) if run is None else self._resumed(facts, params, target, *run)
         except Exception as error:
@@ -349,6 +354,9 @@ class ServerSession:
         else:
             if answer is not None:
                 target.finish(answer)
+        finally:
+            if operation is not None:
+                operation.leave()
 
     def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""

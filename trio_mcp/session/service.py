@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
-from .. import session
+from .. import session, telemetry
 from ..base.checks import check_int
 from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..errors import RemoteProtocolError, ResourceNotFound
@@ -149,6 +149,8 @@ class Service:
             store,
             lambda: self.tasks,
         )
+        if options.telemetry:
+            self.calls.telemetry = telemetry.open_telemetry(content=options.telemetry_content, process=self.calls.node)
         if channel is not None:
             self.calls.raised, self.calls.in_process = channel.raised, channel.in_process
             self.calls.one_client = channel.one_client

@@ -20,6 +20,7 @@ from trio_mcp.errors import AuthorizationError, Disconnected, RemoteProtocolErro
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 from trio_mcp.protocol.jsonrpc import ErrorResponse, Malformed, Request, Unanswered, parse
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
+from trio_mcp.session.channel import OVER_HTTP, address_of
 from trio_mcp.session.client import CLOSED
 from trio_mcp.session.transport import AnyAuth, HeaderSource
 
@@ -94,6 +95,7 @@ class SseChannel(MessageChannel):
         on_end: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._connection = connection
+        self.network = {**OVER_HTTP, **address_of(connection.url)}
         self._nursery = nursery
         self._on_end = on_end
         self._records = RepeatedRecords(logger)

@@ -21,7 +21,7 @@ from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.framing import Line, LineDecoder, LineTooLong, LongLineEnded
 from trio_mcp.protocol.json_limits import DEFAULT_LIMITS, JsonLimits
 from trio_mcp.protocol.jsonrpc import Malformed, dump, unreadable
-from trio_mcp.session.channel import MessageChannel
+from trio_mcp.session.channel import OVER_PIPE, MessageChannel
 from trio_mcp.session.envelope import Envelope, Received, received
 
 MAX_READ: Final = 65536
@@ -106,6 +106,8 @@ class LineChannel(MessageChannel):
         max_values: the values that one message may have (`JsonLimits`).
         write_deadline: the seconds one write may take before the peer counts as not reading.
     """
+
+    network = OVER_PIPE
 
     def __init__(
         self,

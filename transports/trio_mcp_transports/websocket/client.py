@@ -26,6 +26,7 @@ from trio_mcp.protocol.http.headers import seconds_to_wait
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, dump, parse
 from trio_mcp.session import Envelope, MessageChannel, Received
+from trio_mcp.session.channel import OVER_WEBSOCKET, address_of
 from trio_mcp.session.transport import AnyAuth, HeaderSource, ServerCredentials
 
 from ..background import open_background
@@ -135,6 +136,7 @@ class Opening(NamedTuple):
 
     async def _open(self, channel: WebSocketChannel, own: Mapping[str, str]) -> WebSocketChannel:
         """Open a channel; it is closed again if that fails."""
+        channel.network = {**OVER_WEBSOCKET, **address_of(self.url)}
         try:
             with trio.move_on_after(self.seconds):
                 given = await current_headers(self.headers)

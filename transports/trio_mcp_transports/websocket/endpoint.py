@@ -19,6 +19,7 @@ from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, received, serve_channel
+from trio_mcp.session.channel import OVER_WEBSOCKET
 from trio_mcp.session.envelope import SESSION_SIZE, sent_size
 
 from ..asgi.requests import AuthorizedRequest, Expiry, check_room
@@ -113,6 +114,8 @@ class WebSocketChannel(MessageChannel):
         peer: its client.
         limits: of one message.
     """
+
+    network = OVER_WEBSOCKET
 
     def __init__(self, socket: MessageSocket, peer: Peer, limits: JsonLimits) -> None:
         self.peer = peer

@@ -26,7 +26,7 @@ from ...types.capabilities import lacks
 from .. import calls
 from ..replies import ReplyTarget
 from .call import Call, Plan
-from .facts import Question, RequestFacts
+from .facts import Question, RequestFacts, ask_traced
 from .failures import GOES_ON_REASONS, check_capabilities
 from .pending_asks import ELICITATION_COMPLETE, AskedQuestion, PendingAsks
 from .services import CallOffers, CallServices
@@ -62,6 +62,9 @@ class CallByRequests(Call[PendingAsks]):
     next_process_answers = True
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
+        telemetry = self.services.telemetry
+        if telemetry is not None and question.trace is None and not self.is_replaying:
+            return await ask_traced(telemetry, self.ask, lane, question, self.facts.protocol_version)
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check_can_ask(sends_requests=True)
         check_capabilities(self.facts, question)

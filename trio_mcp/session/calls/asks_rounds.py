@@ -25,7 +25,7 @@ from ..recovery.stored_journal import CallLog
 from ..replies import LegOutcome, ReplyTarget
 from .call import BECOMES_OUTSIDE, Call
 from .ended import EndedCall, repeat_or_reject
-from .facts import Question, RequestFacts
+from .facts import Question, RequestFacts, ask_traced
 from .failures import GOES_ON_REASONS, check_capabilities
 from .legs import Decision, LegBook, OpenQuestion, asked_in_order, claim_place, with_timeout
 from .memory import CallMemory, StatePayload
@@ -33,6 +33,9 @@ from .memory import CallMemory, StatePayload
 T = TypeVar("T", bound=Model)
 
 CARRIED_ON: Final = "another process of this server carries this call on; send the request again to that one"
+
+FIRST_LEG: Final = "trace"
+"""The member of the sealed payload with the context of the span of the first leg."""
 
 NEXT_LEG: Final = "\0next leg"
 """The slot of a body that waits for its client to come back; no question has this key."""
@@ -44,6 +47,9 @@ class CallInRounds(Call[RequestDigest]):
     __slots__ = ()
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
+        telemetry = self.services.telemetry
+        if telemetry is not None and question.trace is None and not self.is_replaying:
+            return await ask_traced(telemetry, self.ask, lane, question, self.facts.protocol_version)
         await trio.lowlevel.checkpoint_if_cancelled()
         # Most calls that ask are alive, and only the others pay for the question why they are not.
         if self.actor.scope.cancel_called or self.actor.state is ActorState.DONE:
@@ -279,6 +285,8 @@ class CallInRounds(Call[RequestDigest]):
         if legs.call_id is None:
             legs.call_id = services.directory.add(self)
         payload = with_timeout(payload, legs.questions.values())
+        if self.operation is not None and self.operation.first is not None:
+            payload = {**payload, FIRST_LEG: self.operation.first}
         state = services.sealer.seal(facts.principal, facts.method, self._origin, legs.call_id, legs.number, payload)
         return facts.terms.codec.encode_round(
             facts.method, asked_in_order(legs.questions), state, services.server_info_json

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from functools import partial
@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeAlia
 import trio
 from typing_extensions import TypeVar
 
-from ... import types
+from ... import telemetry, types
 from ...base.logs import peer_logger
 from ...errors import Disconnected, LimitExceeded, LocalProtocolError, UrlElicitationRequired
 from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification, Request
@@ -125,6 +125,8 @@ class Call(ABC, Generic[OriginT_co]):
     """The connections of the copies whose place a repeat has taken; None before the first repeat of a call that needs them."""
     keyed: OutcomeKeeper | None = field(default=None, init=False)
     """Its idempotency key; None without one."""
+    operation: telemetry.Operation | None = field(default=None, init=False)
+    """The span of its leg, or of the work of its task; None without telemetry."""
     _reports: ProgressReports | None = field(default=None, init=False)
     """The progress it has reported; None before the first report."""
 
@@ -154,7 +156,7 @@ class Call(ABC, Generic[OriginT_co]):
                 actor.journal, plan.target, services.note_divergence, services.is_durable
             )
         if self.target is not None:
-            self.target.work = self
+            self.target.work, self.operation = self, self.target.operation
             if plan.heartbeat is not None:
                 self._start_heartbeat(plan.heartbeat)
 
@@ -332,6 +334,9 @@ class Call(ABC, Generic[OriginT_co]):
         self.is_answering = True
         self.cancelled_by_client = False
         target.work = self
+        if target.operation is not None and self.operation is not None:
+            self.operation.continued(target.operation)
+            self.operation = target.operation
         if self._plan.heartbeat is not None:
             self._start_heartbeat(self._plan.heartbeat)
 
@@ -412,6 +417,17 @@ class Call(ABC, Generic[OriginT_co]):
             # It goes with the outcome. After a round, what the call does is in the log of the state that leads to it.
             self.memory.log = None
         return True
+
+    @property
+    def span_details(self) -> Mapping[str, str | bool | int]:
+        """What the span of a leg, which ends now, shows of the call."""
+        reason, legs = self.actor.reason, self.legs
+        shown: dict[str, str | bool | int] = {"trio_mcp.leg": 1 if legs is None else legs.number}
+        if legs is not None and legs.questions:
+            shown["trio_mcp.questions"] = len(legs.questions)
+        if reason is not None:
+            shown["trio_mcp.cancel_reason"] = reason.value
+        return shown
 
     @property
     def is_replaying(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
@@ -20,6 +20,7 @@ from ..envelope import Caller, caller_of
 
 if TYPE_CHECKING:
     from ...protocol.codec.tasks import TaskState
+    from ...telemetry import Telemetry
 
 
 T = TypeVar("T", bound=Model)
@@ -139,6 +140,8 @@ class Question(NamedTuple, Generic[T]):
         name: the author's name for it; its key the first time that a call asks it outside of branches.
         timeout: when it is withdrawn; None if it has no timeout. The call that asks sees to it, this is for the record.
         result_method: of the request whose result answers it, if that is not `method`.
+        trace: members of `_meta` that are sent with it and do not tell it from another question: where its span is. None before
+            it has one, and without telemetry.
     """
 
     kind: str
@@ -149,6 +152,29 @@ class Question(NamedTuple, Generic[T]):
     name: str | None = None
     timeout: QuestionTimeout | None = None
     result_method: str | None = None
+    trace: JsonObject | None = None
+
+    @property
+    def sent_params(self) -> Model:
+        """The params with the members of `trace`."""
+        meta = {**(getattr(self.params, "meta", None) or {}), **(self.trace or {})}
+        return self.params.model_copy(update={"meta": meta})
+
+
+async def ask_traced(
+    telemetry: Telemetry,
+    ask: Callable[[Lane, Question[T]], Awaitable[T]],
+    lane: Lane,
+    question: Question[T],
+    version: str,
+) -> T:
+    """Ask a question as a span. Raises what `ask` raises."""
+    with telemetry.sending(question.method, question.params, version) as operation:
+        if question.name is not None:
+            operation.details["trio_mcp.question"] = question.name
+        if lane.path:
+            operation.details["trio_mcp.branch"] = lane.path
+        return await ask(lane, question._replace(trace=operation.carried()))
 
 
 class ResumeMode(Enum):

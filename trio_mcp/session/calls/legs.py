@@ -138,7 +138,10 @@ def asked_in_order(questions: Mapping[str, OpenQuestion]) -> dict[str, tuple[str
     Trio starts sibling tasks in any order, so the order of arrival would differ from run to run.
     """
     ordered = sorted(questions.items(), key=lambda item: item[1].order)
-    return {key: (asked.question.method, asked.question.params) for key, asked in ordered}
+    return {
+        key: (asked.question.method, asked.question.sent_params if asked.question.trace else asked.question.params)
+        for key, asked in ordered
+    }
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from ...storage import StoreError
 from ...types import InputResponseRequestParams, Model
 from ..recovery.claims import CallClaim, HeldCall
 from ..replies import LegOutcome, ReplyTarget
-from .asks_rounds import CARRIED_ON, CallInRounds, decoded_answer
+from .asks_rounds import CARRIED_ON, FIRST_LEG, CallInRounds, decoded_answer
 from .call import Plan, Route
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
@@ -157,6 +157,8 @@ class Retry(NamedTuple):
             known = {(entry.kind, entry.name) for entry in logged}
             log.add(*(entry for entry in (*payload.entries, *answered) if (entry.kind, entry.name) not in known))
             call.memory.continue_in(log)
+        if call.operation is not None:
+            call.operation.details["trio_mcp.replay"] = True
         services.directory.register_replayed(claims.call_id, call, payload.node, claims.leg, call.actor.caller)
 
     async def fetch_and_replay(self, plan: Plan, payload: StatePayload) -> None:
@@ -256,6 +258,12 @@ class Retry(NamedTuple):
             raise InvalidRequestState(ENDED)
 
 
+def first_leg(claims: Claims) -> str | None:
+    """Return the context of the span of the first leg of a call, if its state has it."""
+    found = claims.journal.get(FIRST_LEG) if isinstance(claims.journal, dict) else None
+    return found if isinstance(found, str) else None
+
+
 def held_call(call: CallInRounds) -> HeldCall | None:
     """Return what claims the legs of a call; None if no other process could run them."""
     log = None if call.memory is None else call.memory.log
@@ -293,6 +301,9 @@ def carry_on(
             raise
         target.finish(timeout_outcome(services, facts, params, route, timeout))
         return
+    if target.operation is not None:
+        target.operation.details["trio_mcp.leg"] = claims.leg + 1
+        target.operation.start(first_leg(claims))
     retry = Retry(services, offers, claims, params, facts, target)
     # Nearly every state was sealed by this process, for a call that is parked here: the rest of it is read by a replay only.
     sealed_here = is_sealed_here(services, claims)

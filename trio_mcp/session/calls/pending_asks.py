@@ -143,7 +143,8 @@ class PendingAsks:
             as_task: it asks for a task, or for the result of one.
         """
         result_method = question.result_method or question.method
-        request = self._connection.new_request(question.method, question.params, result_method=result_method)
+        params = question.sent_params if question.trace else question.params
+        request = self._connection.new_request(question.method, params, result_method=result_method)
         self.actors[request.id] = actor
         if as_task:
             self._tasks = self._tasks or calls.client_tasks.ClientTasks(self._connection)

@@ -30,6 +30,7 @@ from .url_elicitations import UrlElicitations
 if TYPE_CHECKING:
     from ...sampling import SamplingProvider
     from ...storage import Store
+    from ...telemetry import Telemetry
     from ..kept_results import KeptResults
     from ..raised import RaisedErrors
     from ..recovery.claims import CallClaims
@@ -195,6 +196,7 @@ class CallServices:
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
         in_process: whether the only client is in the same process, which ends with it.
         one_client: whether the process serves this one client only, and ends when it leaves.
+        telemetry: makes the spans and metrics of requests; None without telemetry.
         stray_replies: counts replies of clients that no call waited for.
         failures: logs the failures of the author's functions.
         url_elicitations: the pages that users were asked to open.
@@ -215,6 +217,7 @@ class CallServices:
     raised: RaisedErrors | None = None
     in_process: bool = False
     one_client: bool = False
+    telemetry: Telemetry | None = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind], init=False)
     failures: FailureLog = field(default_factory=FailureLog, init=False)
     url_elicitations: UrlElicitations = field(default_factory=UrlElicitations, init=False)

@@ -15,7 +15,7 @@ from ...runtime import Account, Actor, ActorState, Lane, Outcome
 from ...storage import Change
 from ...types import CallToolResult, Model
 from ..calls.call import Call
-from ..calls.facts import Question
+from ..calls.facts import Question, ask_traced
 from ..calls.failures import check_capabilities, error_detail
 from ..calls.legs import OpenQuestion, claim_place
 from ..raised import RaisedErrors
@@ -45,6 +45,9 @@ class CallAsTask(Call[OpenTask]):
     # questions
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
+        telemetry = self.services.telemetry
+        if telemetry is not None and question.trace is None and not self.is_replaying:
+            return await ask_traced(telemetry, self.ask, lane, question, self.facts.protocol_version)
         await trio.lowlevel.checkpoint_if_cancelled()
         if self.actor.scope.cancel_called or self.actor.state is ActorState.DONE:
             self.check_can_ask(sends_requests=False)
@@ -170,6 +173,8 @@ class CallAsTask(Call[OpenTask]):
 
     def _on_actor_done(self, _actor: Actor, outcome: Outcome) -> None:
         self.is_answering = False
+        if self.operation is not None:
+            self.operation.end(self.span_details)
         if self._reports is not None:
             self._reports.close()
         self._origin.home.work_ended(self._origin, self._outcome(outcome), self.actor.reason)

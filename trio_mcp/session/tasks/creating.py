@@ -285,7 +285,21 @@ def begin_work(
         facts = facts._replace(size=facts.size + sum(len(encoded_entry(entry)) for entry in run.entries))
     left = task.record.created_at + task.record.ttl - task.home.clock()
     plan = plan._replace(timeout=max(0.0, min(plan.timeout, left)), heartbeat=None)
-    call = CallAsTask(services, offers, plan, facts, None, task, None, None if run is None else Journal(run.entries))
+    operation = None
+    if services.telemetry is not None:
+        operation = services.telemetry.working("task", plan.target, facts.terms.meta.raw).start()
+    journal = None if run is None else Journal(run.entries)
+    try:
+        call = CallAsTask(services, offers, plan, facts, None, task, None, journal)
+    except (LimitExceeded, LocalProtocolError) as error:
+        if operation is not None:
+            operation.raised(error)
+            operation.end()
+        raise
+    finally:
+        if operation is not None:
+            operation.leave()
+    call.operation = operation
     task.work = call
     call.actor.was_admitted = run is not None
     if call.memory is not None and services.is_durable:

@@ -33,6 +33,7 @@ from trio_mcp.protocol.jsonrpc import (
     parse,
 )
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
+from trio_mcp.session.channel import OVER_HTTP, address_of
 from trio_mcp.session.transport import AnyAuth, HeaderSource
 
 from ...authorizing import end_retries, log_in_if_asked
@@ -109,6 +110,7 @@ class HttpChannel(MessageChannel):
 
     def __init__(self, url: str, http: httpx2.AsyncClient, nursery: trio.Nursery, limits: ClientLimits) -> None:
         self._connection = HttpConnection(url, http, limits)
+        self.network = {**OVER_HTTP, **address_of(url)}
         self._nursery = nursery
         self._records = RepeatedRecords(logger)
         self._standalone = trio.CancelScope()

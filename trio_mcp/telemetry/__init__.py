@@ -1,0 +1,14 @@
+"""Spans and metrics of the requests that are sent and served, by the conventions of OpenTelemetry for MCP."""
+
+from typing import TYPE_CHECKING
+
+from ..base import late
+
+if TYPE_CHECKING:
+    from . import spans as spans
+    from .opening import open_telemetry as open_telemetry
+    from .operations import Operation as Operation, Telemetry as Telemetry
+else:
+    __getattr__, __dir__, __all__ = late.exports(
+        __name__, {"opening": "open_telemetry", "operations": "Operation Telemetry", "spans": ""}
+    )
