@@ -55,8 +55,8 @@ MODULES: Final[Mapping[str, str]] = {
 
 PACKAGES: Final[Mapping[str, str]] = {
     "trio_mcp.auth": (
-        "CannotVerify ClientCredentials CredentialsRejected EnterpriseManaged KeyringTokens Login MemoryTokens OAuth "
-        "ProtectedResource TokenFiles TokenStore WorkloadIdentity any_of introspection jwt static"
+        "CannotVerify ClientCredentials CredentialsRejected ENTRA EnterpriseManaged GITHUB GOOGLE KeyringTokens Login "
+        "MemoryTokens OAuth OAuthProvider OAuthProxy ProtectedResource TokenFiles TokenStore WorkloadIdentity any_of introspection jwt static"
     ),
     "trio_mcp.http": "Authenticate HttpHandler HttpRoute",
     "trio_mcp.openapi": (

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     )
     from .client.stored import Login as Login, TokenStore as TokenStore
     from .client.token_files import MemoryTokens as MemoryTokens, TokenFiles as TokenFiles
+    from .proxy.providers import (
+        ENTRA as ENTRA,
+        GITHUB as GITHUB,
+        GOOGLE as GOOGLE,
+        OAuthProvider as OAuthProvider,
+    )
+    from .proxy.proxy import OAuthProxy as OAuthProxy
     from .server.any_of import any_of as any_of
     from .server.introspection import introspection as introspection
     from .server.jwt import jwt as jwt
@@ -34,6 +41,8 @@ else:
             "client.token_files": "MemoryTokens TokenFiles",
             "trio_mcp.errors": "AuthorizationError",
             "trio_mcp.http.authenticator": "CannotVerify CredentialsRejected",
+            "proxy.providers": "ENTRA GITHUB GOOGLE OAuthProvider",
+            "proxy.proxy": "OAuthProxy",
             "server.any_of": "any_of",
             "server.introspection": "introspection",
             "server.jwt": "jwt",

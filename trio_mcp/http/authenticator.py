@@ -6,7 +6,7 @@ The objects of `trio_mcp.auth` are such hooks. Any hook for `authenticate=` may 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, Literal, TypeAlias
 
@@ -14,6 +14,7 @@ import trio
 
 from ..session import Caller
 from ..session.envelope import check_scopes
+from .routes import HttpRoute
 
 RETRY_AFTER: Final = 5
 """Seconds after which credentials that could not be verified may be sent again."""
@@ -158,6 +159,19 @@ class Authenticator(ABC):
             scopes: those that the tools, resources and prompts of the server need.
         """
         return {}
+
+    def routes(
+        self,
+        endpoints: Collection[str],  # noqa: ARG002  for those that issue tokens
+        scopes: Callable[[], Collection[str]],  # noqa: ARG002
+    ) -> Sequence[HttpRoute]:
+        """Return the routes that are served with the server, such as those of an authorization server.
+
+        Args:
+            endpoints: the paths at which the server is served, below the prefix of several servers.
+            scopes: returns those that the tools, resources and prompts of the server need.
+        """
+        return ()
 
 
 class PlainAuthenticator(Authenticator):

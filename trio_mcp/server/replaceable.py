@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Never
@@ -23,7 +23,7 @@ import trio
 
 from ..base.checks import check_instance
 from ..errors import ConfigurationError
-from ..http import Authenticate, HttpOptions, HttpRequest, HttpResponse, HttpRoute
+from ..http import Authenticate, HttpHandler, HttpOptions, HttpRequest, HttpResponse, HttpRoute
 from ..http.authenticator import Authenticator, as_authenticator
 from ..http.open_access import check_open, check_open_commands
 from ..protocol.sealing.request_state import KeyRing
@@ -297,6 +297,20 @@ class NewestAuthenticator(Authenticator):
     def documents(self, scopes: Collection[str]) -> Mapping[str, bytes]:
         """See `Authenticator`."""
         return self._current.documents(scopes)
+
+    def routes(self, endpoints: Collection[str], scopes: Callable[[], Collection[str]]) -> Sequence[HttpRoute]:
+        """Return the routes of the first server; each calls the function of the same route of the newest one."""
+
+        def newest(path: str) -> HttpHandler:
+            async def call(request: HttpRequest[Never]) -> HttpResponse:
+                for route in self._current.routes(endpoints, scopes):
+                    if route.path == path:
+                        return await route.handler(request)
+                return HttpResponse("This route is no longer served.", 404)
+
+            return call
+
+        return [replace(route, handler=newest(route.path)) for route in self._current.routes(endpoints, scopes)]
 
 
 class NewestRoute:

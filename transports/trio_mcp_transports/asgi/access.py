@@ -25,6 +25,9 @@ LISTS = frozenset(
 )
 """Headers that may come in several lines, which mean one list (RFC 9110, 5.3)."""
 
+COOKIE: Final = b"cookie"
+"""Comes in several lines over HTTP/2, which mean one (RFC 9113, 8.2.3)."""
+
 SHARED_NAMES: Final[Mapping[bytes, str]] = {
     name: name.decode()
     for name in (
@@ -99,9 +102,10 @@ def read_headers(raw: Headers) -> Mapping[str, str]:
     # Only a header that came twice makes the numbers differ, so the usual request pays for one comparison.
     if len(headers) != len(raw):
         for name, lines in repeated(raw).items():
-            if name not in LISTS:
+            if name not in LISTS and name != COOKIE:
                 raise HttpRejection(400, f"The header {name.decode('latin-1')} came twice.")
-            headers[name.decode("latin-1")] = b", ".join(lines).decode("latin-1")
+            between = b"; " if name == COOKIE else b", "
+            headers[name.decode("latin-1")] = between.join(lines).decode("latin-1")
     return headers
 
 

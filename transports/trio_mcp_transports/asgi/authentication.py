@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Set as AbstractSet
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence, Set as AbstractSet
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import MappingProxyType, TracebackType
@@ -13,10 +13,11 @@ from typing import Final
 import trio
 
 from trio_mcp.auth.challenges import write_challenge
+from trio_mcp.auth.uris import RESOURCE_METADATA
 from trio_mcp.base.groups import split_group, without
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.base.values import one_line
-from trio_mcp.http import Authenticate
+from trio_mcp.http import Authenticate, HttpRoute
 from trio_mcp.http.authenticator import CannotVerify, CredentialsRejected, as_authenticator
 from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.revisions import REQUIRED_SCOPES
@@ -143,6 +144,10 @@ class Authentication:
         """Raise `ValueError` if the server is not where the hook says; see `Authenticator`."""
         self._hook.check_endpoints([self._prefix + path for path in endpoints], self._scopes(), root)
 
+    def routes(self, endpoints: Collection[str]) -> Sequence[HttpRoute]:
+        """Return the routes that the hook needs; see `Authenticator`."""
+        return self._hook.routes(endpoints, self._scopes)
+
     async def run(self) -> None:
         """Get what the first request needs, and then what later ones need, until it is cancelled; a failure is logged."""
         with log_failures("authenticate could not prepare", self._records):
@@ -254,15 +259,16 @@ class Authentication:
         """Return the response to a request for a document of the hook; None for another request.
 
         Args:
-            at_root: whether documents count that are not at the path of the server; they come after the one that is.
+            at_root: whether the metadata at the root of the host counts, where the server is not at the root.
         """
         if WELL_KNOWN not in request.path:
             return None
         documents = self._hook.documents(self._scopes())
         places = [place for path in request.routes for place in (f"{path}?{request.query}", path)]
-        for place in documents if at_root else [*documents][:1]:
-            if place in places:
-                return document_response(request.method, documents[place])
+        for number, (place, document) in enumerate(documents.items()):
+            # The first one is at the path of the server.
+            if place in places and (at_root or number == 0 or place != RESOURCE_METADATA):
+                return document_response(request.method, document)
         return None
 
 

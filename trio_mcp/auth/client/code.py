@@ -127,12 +127,20 @@ def has_state(parameters: Mapping[str, str], state: str) -> bool:
 def parameters(url: str) -> dict[str, str]:
     """Return the parameters of a redirect. Raises `AuthorizationError` if one comes twice."""
     try:
-        query = parse_qs(urlsplit(url).query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+        return query_parameters(urlsplit(url).query)
+    except ValueError as error:
+        raise AuthorizationError(f"the authorization response {error}", kind=Kind.RESPONSE) from None
+
+
+def query_parameters(query: str) -> dict[str, str]:
+    """Return the parameters of a query or a form. Raises `ValueError` if one comes twice."""
+    try:
+        values_of = parse_qs(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
     except ValueError:
-        raise AuthorizationError("the authorization response is malformed", kind=Kind.RESPONSE) from None
-    if any(len(values) > 1 for values in query.values()):
-        raise AuthorizationError("the authorization response has a parameter twice", kind=Kind.RESPONSE)
-    return {name: values[0] for name, values in query.items()}
+        raise ValueError("is malformed") from None
+    if any(len(values) > 1 for values in values_of.values()):
+        raise ValueError("has a parameter twice")
+    return {name: values[0] for name, values in values_of.items()}
 
 
 def check_issuer_of_response(server: ServerMetadata, issuer: str | None) -> None:

@@ -99,6 +99,9 @@ def token_request(
     if reply.status != 200:
         raise rejection("the token request", reply, sent=signed.form)
     document = reply.document("the answer to the token request", Kind.TOKEN)
+    # GitHub rejects requests like this.
+    if "error" in document and "access_token" not in document:
+        raise rejection("the token request", reply, sent=signed.form)
     return read_tokens(document, client, scope, before)
 
 

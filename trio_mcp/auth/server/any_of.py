@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from typing_extensions import override
+
+from ...http import HttpRoute
 from ...http.authenticator import CannotVerify, CredentialsRejected, Move
 from ...session import Caller
 from .jwt import issuer_in
@@ -61,6 +64,21 @@ class AnyOf(Verifier):
     def with_functions(self, move: Move) -> Verifier:
         """See `Authenticator`."""
         return AnyOf([each.with_functions(move) for each in self.members])
+
+    @override
+    def authorization_routes(
+        self, endpoint: str, offered: Callable[[], Collection[str]], required: Collection[str]
+    ) -> Sequence[HttpRoute]:
+        """Return those of the verifier that has any. Raises `ValueError` if several have: their routes would collide."""
+        having = [routes for each in self.members if (routes := each.authorization_routes(endpoint, offered, required))]
+        if len(having) > 1:
+            raise ValueError("any_of: only one OAuthProxy can serve its routes at a resource")
+        return having[0] if having else ()
+
+    @override
+    def documents(self, scopes: Collection[str]) -> Mapping[str, bytes]:
+        """Return those of all verifiers."""
+        return {place: document for each in self.members for place, document in each.documents(scopes).items()}
 
     def owns(self, token: str, issuer: str | None) -> bool | None:
         """Whether one of the verifiers does."""

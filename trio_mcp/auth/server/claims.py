@@ -30,10 +30,7 @@ class ClaimsSettings:
             raise ValueError(
                 'audience must not be empty: write the URI of this server, as in "https://mcp.example.com/mcp"'
             )
-        realm: object = self.realm
-        # It ends at the first colon of a principal.
-        if not isinstance(realm, str) or ":" in realm:
-            raise ValueError('realm must be text without a colon, such as "partner"')
+        check_realm(self.realm)
 
 
 S = TypeVar("S", bound=ClaimsSettings)
@@ -69,6 +66,14 @@ class ClaimsVerifier(CachingVerifier, Generic[S]):
         except (TypeError, ValueError) as error:
             # Its text may quote a claim.
             raise refused(f"the claims do not describe a caller ({type(error).__name__})") from None
+
+
+def check_realm(realm: object) -> str:
+    """Return a realm. Raises `ValueError` if it has a colon, or is no text."""
+    # It ends at the first colon of a principal.
+    if not isinstance(realm, str) or ":" in realm:
+        raise ValueError('realm must be text without a colon, such as "partner"')
+    return realm
 
 
 def checked_principal(principal: JsonValue) -> str:

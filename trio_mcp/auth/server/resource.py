@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from types import MappingProxyType
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from ...base.checks import check_str
 from ...base.logs import peer_logger
+from ...http import HttpRoute
 from ...http.authenticator import Authenticator, CredentialsRejected, Move
 from ...protocol.strict_json import dumps
 from ...session import Caller
@@ -34,7 +35,7 @@ class ProtectedResource(Authenticator):
 
     Args:
         resource: the public URL of the endpoint, which tokens must be issued for.
-        verifier: what verifies tokens: `jwt`, `introspection`, `static` or `any_of`.
+        verifier: what verifies tokens: `jwt`, `introspection`, `static`, `any_of` or an `OAuthProxy`.
         scopes: what clients may ask for: a list; "all" for those of all tools, resources and prompts; by default `required`.
         required: the scopes that every request needs.
         implied: the scopes that a scope implies, such as {"admin": ["write"], "write": ["read"]}.
@@ -71,7 +72,7 @@ class ProtectedResource(Authenticator):
         self._given = frozenset[str]() if scopes == "all" else _without_offline("scopes", scopes)
         self._scopes = None if scopes == "all" else self._given or self._required
         self._verifier = verifier.bound(resource, self._complete)
-        self._issuers = [*verifier.issuers] if issuers is None else [*map(check_issuer, _listed(issuers))]
+        self._issuers = [*self._verifier.issuers] if issuers is None else [*map(check_issuer, _listed(issuers))]
         more = {"resource_name": name, "resource_documentation": documentation}
         self._more: JsonObject = {key: check_str(key, value) for key, value in more.items() if value is not None}
         if metadata_url is not None:
@@ -152,10 +153,14 @@ class ProtectedResource(Authenticator):
         return {**parameters, "resource_metadata": url} if url else parameters
 
     def documents(self, scopes: Collection[str]) -> Mapping[str, bytes]:
-        """Return the metadata at the path of the resource and at the root; nothing if it is elsewhere, or there is no issuer."""
+        """Return the metadata at the path of the resource and at the root, unless it is elsewhere, or there is no issuer.
+
+        What the verifier publishes comes after it.
+        """
+        supported = self._offered(scopes)
+        more = self._verifier.documents(supported)
         if self._metadata_url is not None or not self._issuers:
-            return {}
-        supported = self._written(self._required | set(scopes) if self._scopes is None else self._scopes)
+            return more
         document: JsonObject = {
             "resource": self.resource,
             "authorization_servers": [*self._issuers],
@@ -163,7 +168,22 @@ class ProtectedResource(Authenticator):
             "bearer_methods_supported": ["header"],
             **self._more,
         }
-        return dict.fromkeys((metadata_place(self.resource), RESOURCE_METADATA), dumps(document))
+        return {**dict.fromkeys((metadata_place(self.resource), RESOURCE_METADATA), dumps(document)), **more}
+
+    def routes(self, endpoints: Collection[str], scopes: Callable[[], Collection[str]]) -> Sequence[HttpRoute]:
+        """Return the routes of a verifier that issues tokens, below the endpoint that is the resource."""
+        path = urlsplit(self.resource).path
+        fitting = [each for each in endpoints if path.endswith(each.rstrip("/"))]
+        offered, required = (lambda: self._offered(scopes())), self._written(self._required)
+        return self._verifier.authorization_routes(max(fitting, key=len, default="/"), offered, required)
+
+    def _offered(self, scopes: Collection[str]) -> list[str]:
+        """Return what clients may ask for.
+
+        Args:
+            scopes: those of the tools, resources and prompts.
+        """
+        return self._written(self._required | set(scopes) if self._scopes is None else self._scopes)
 
     def _metadata_at(self, root: str) -> str | None:
         if self._metadata_url is not None or not self._issuers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple, TypeAlias
 
@@ -13,6 +13,7 @@ import trio
 
 from ...base.checks import mistake
 from ...errors import AuthorizationError
+from ...http import HttpRoute
 from ...http.authenticator import Authenticator, CredentialsRejected, Move
 from ...session import Caller
 from ..addresses import Reach, check_url
@@ -151,6 +152,21 @@ class Verifier(Authenticator):
     @abstractmethod
     async def caller_of(self, token: str) -> Caller:
         """Return the caller of a token that is not cached. See `Authenticator.__call__` for what it raises."""
+
+    def authorization_routes(
+        self,
+        endpoint: str,  # noqa: ARG002  most have none
+        offered: Callable[[], Collection[str]],  # noqa: ARG002
+        required: Collection[str],  # noqa: ARG002
+    ) -> Sequence[HttpRoute]:
+        """Return the routes of a verifier that issues what it verifies.
+
+        Args:
+            endpoint: the path of the resource in the application.
+            offered: returns the scopes that clients may ask for.
+            required: those that each token needs.
+        """
+        return ()
 
     @property
     def issuers(self) -> Collection[str]:

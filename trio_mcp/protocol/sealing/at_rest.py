@@ -32,15 +32,16 @@ class Vault:
 
     Args:
         ring: the first key seals, all of them open.
+        purpose: what the values are for; keys that are derived for another purpose do not open them.
     """
 
     __slots__ = ("_keys", "_name_keys", "_sealing_id")
 
-    def __init__(self, ring: KeyRing) -> None:
+    def __init__(self, ring: KeyRing, purpose: str = _PURPOSE) -> None:
         # Loading `cryptography` takes some ten milliseconds, which only a server with a durable store pays at its start.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
-        secrets_of_keys = ring.derive(_PURPOSE, _KEY_ID_BYTES + KEY_BYTES)
+        secrets_of_keys = ring.derive(purpose, _KEY_ID_BYTES + KEY_BYTES)
         self._keys = {secret[:_KEY_ID_BYTES]: AESGCM(secret[_KEY_ID_BYTES:]) for secret in secrets_of_keys}
         if len(self._keys) < len(secrets_of_keys):
             raise ValueError("Two keys of the ring have the same id: replace one.")

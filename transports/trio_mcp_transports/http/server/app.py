@@ -116,7 +116,8 @@ class McpApp(ServedApp):
         self._reader = MessageReader(self.limits, self.authentication or no_authentication(self._records))
         self._post_checks = PostChecks(self.access)
         self.unknown: list[str] = []
-        self._custom = CustomRoutes(options.routes, self.limits.body_seconds, self._records)
+        own = () if self.authentication is None else self.authentication.routes(self._paths.endpoints)
+        self._custom = CustomRoutes([*own, *options.routes], self.limits.body_seconds, self._records)
         self._running: AppState | None = None
         self._elsewhere: link.elsewhere.Elsewhere | None = None
         """Passes on what other workers have; None in a process that is no worker."""

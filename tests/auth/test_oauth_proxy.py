@@ -1,0 +1,924 @@
+"""`OAuthProxy`: logins through providers that cannot protect a server themselves, and what attackers of it get."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from proxy_world import (
+    KEYS,
+    ORIGIN,
+    REDIRECT,
+    RESOURCE,
+    SECRET,
+    Program,
+    World,
+    answer,
+    failure,
+    is_page,
+    members,
+    query_of,
+    target_of,
+    ticket_in,
+)
+
+from trio_mcp import Caller
+from trio_mcp.auth import (
+    ENTRA,
+    GITHUB,
+    GOOGLE,
+    CredentialsRejected,
+    OAuthProvider,
+    OAuthProxy,
+    ProtectedResource,
+    any_of,
+    jwt,
+    static,
+)
+from trio_mcp.auth.proxy.sealed import Access, Box, Client, Code, Refresh, State, Ticket
+from trio_mcp.auth.replies import Reply
+from trio_mcp.http import HttpOptions
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.types import JsonObject
+
+OTHER = KeyRing([b"o" * 32])
+MINUTE = 60.0
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+@pytest.fixture
+async def program(world: World) -> Program:
+    return await Program.registered(world)
+
+
+class Clock:
+    """The time of this process, which the test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = time.time()
+        monkeypatch.setattr("time.time", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+# Logging in.
+
+
+async def test_a_user_logs_in_and_tools_see_what_the_provider_says_of_the_user(program: Program) -> None:
+    tokens = await program.tokens(scope="read write admin")
+    assert (tokens["token_type"], tokens["scope"]) == ("Bearer", "read write")
+    assert 3590 < tokens["expires_in"] <= 3600
+    caller = await program.world.caller(tokens["access_token"])
+    assert caller == Caller(
+        "583231", ["read", "write"], {"id": 583231, "login": "octocat", "name": "Octocat", "email": None}
+    )
+
+
+@pytest.mark.parametrize(
+    ("provider", "user", "principal", "asked"),
+    [
+        (GITHUB, {"id": 583231, "login": "octocat"}, "583231", None),
+        (GOOGLE, {"sub": "1098", "email": "a@example.com", "hd": "example.com"}, "1098", "openid email profile"),
+        (ENTRA("contoso.com"), {"sub": "AAAB", "name": "Alice"}, "AAAB", "openid email profile offline_access"),
+    ],
+)
+async def test_each_provider_is_asked_as_it_documents(
+    monkeypatch: pytest.MonkeyPatch, provider: OAuthProvider, user: JsonObject, principal: str, asked: str | None
+) -> None:
+    world = World(monkeypatch, provider, user)
+    program = await Program.registered(world)
+    url = target_of(await world.consent(await program.authorize()))
+    query = dict(part.split("=") for part in urlsplit(url).query.split("&"))
+    assert query.get("scope", "").replace("+", " ") == (asked or "")
+    assert (query.get("access_type"), query.get("prompt")) == (
+        ("offline", "consent") if provider is GOOGLE else (None, None)
+    )
+    tokens = await program.tokens()
+    caller = await world.caller(tokens["access_token"])
+    assert caller is not None
+    assert (caller.principal, caller.claims) == (principal, user)
+    refreshed = members(await program.refresh(tokens["refresh_token"]))
+    assert await world.caller(refreshed["access_token"]) == caller
+
+
+async def test_a_restart_in_the_middle_of_a_login_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, world: World, program: Program
+) -> None:
+    page = await program.authorize()
+    second = world.restarted(monkeypatch)
+    leaving = await second.consent(page)
+    third = second.restarted(monkeypatch)
+    back = await third.get("callback", world.stand_in.log_in(target_of(leaving)))
+    program.world = third.restarted(monkeypatch)
+    tokens = members(await program.redeem(query_of(back)["code"]))
+    assert await world.caller(tokens["access_token"]) is not None
+
+
+async def test_two_logins_in_one_browser_do_not_disturb_each_other(program: Program) -> None:
+    first, second = await program.authorize(), await program.authorize()
+    for page in (first, second):
+        leaving = await program.world.consent(page)
+        back = await program.world.get("callback", program.world.stand_in.log_in(target_of(leaving)))
+        assert "code" in query_of(back)
+
+
+async def test_the_redirect_has_the_state_of_the_client_and_the_issuer(program: Program) -> None:
+    leaving = await program.world.consent(await program.authorize())
+    back = await program.world.get("callback", program.world.stand_in.log_in(target_of(leaving)))
+    assert back.headers["location"].startswith(f"{REDIRECT}?code=")
+    assert query_of(back)["state"] == "state-of-the-client"
+    assert query_of(back)["iss"] == RESOURCE
+
+
+async def test_a_redirect_uri_with_a_query_keeps_it(world: World) -> None:
+    uri = "https://app.example.com/back?tenant=1"
+    program = await Program.registered(world, redirect_uris=[uri])
+    program.redirect_uri = uri
+    leaving = await world.consent(await program.authorize(state=""), "deny")
+    assert target_of(leaving).startswith(f"{uri}&error=access_denied&iss=")
+
+
+async def test_required_scopes_are_granted_also_if_no_scope_is_requested(program: Program) -> None:
+    assert (await program.tokens(scope=""))["scope"] == "read"
+
+
+@pytest.mark.parametrize(
+    "path", ["/.well-known/oauth-authorization-server/mcp", "/.well-known/openid-configuration/mcp"]
+)
+async def test_the_metadata_is_where_clients_look_for_it(world: World, path: str) -> None:
+    document = json.loads(world.hook.documents([])[path])
+    response = await world.request("GET", "/mcp/.well-known/openid-configuration")
+    assert members(response) == document
+    assert (document["issuer"], document["scopes_supported"]) == (RESOURCE, ["read", "write"])
+    assert document["authorization_response_iss_parameter_supported"] is True
+    assert json.loads(world.hook.documents([])["/.well-known/oauth-protected-resource/mcp"])[
+        "authorization_servers"
+    ] == [RESOURCE]
+
+
+@pytest.mark.parametrize(("provider", "has"), [(GITHUB, False), (GOOGLE, True)])
+async def test_revocation_is_offered_if_the_provider_revokes(
+    monkeypatch: pytest.MonkeyPatch, provider: OAuthProvider, has: bool
+) -> None:
+    document = json.loads(next(reversed(World(monkeypatch, provider).hook.documents([]).values())))
+    assert ("revocation_endpoint" in document) is has
+
+
+async def test_the_urls_of_a_usual_login_are_short(program: Program) -> None:
+    state, scope = "s" * 43, "read write"
+    asked = f"{RESOURCE}/oauth/authorize?" + "&".join(f"{k}={v}" for k, v in program.request(state=state).items())
+    leaving = target_of(await program.world.consent(await program.authorize(state=state, scope=scope)))
+    back = await program.world.get("callback", program.world.stand_in.log_in(leaving))
+    assert max(map(len, (asked, leaving, back.headers["location"]))) < 1_200
+
+
+# What a user and a provider decide.
+
+
+async def test_a_user_who_cancels_is_sent_back_with_an_error(program: Program) -> None:
+    leaving = await program.world.consent(await program.authorize(), "deny")
+    assert target_of(leaving) == f"{REDIRECT}?error=access_denied&state=state-of-the-client&iss={RESOURCE_ENCODED}"
+
+
+RESOURCE_ENCODED = "https%3A%2F%2Fmcp.example.com%2Fmcp"
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({"error": "access_denied", "error_description": "<script>"}, "access_denied"),
+        ({"error": "<script>"}, "server_error"),
+        ({"error": "access_denied", "code": "code"}, "access_denied"),
+        ({}, "server_error"),
+        ({"code": ""}, "server_error"),
+        ({"code": "c" * 5_000}, "server_error"),
+    ],
+)
+async def test_an_error_of_the_provider_reaches_the_client_as_one_of_ours(
+    program: Program, said: dict[str, str], error: str
+) -> None:
+    leaving = await program.world.consent(await program.authorize())
+    state = program.world.stand_in.log_in(target_of(leaving))["state"]
+    back = query_of(await program.world.get("callback", {**said, "state": state}))
+    assert back == {"error": error, "state": "state-of-the-client", "iss": RESOURCE}
+
+
+async def test_identity_decides_who_may_log_in_and_what_tools_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[JsonObject, str]] = []
+
+    async def member(user: JsonObject, token: str) -> JsonObject | None:
+        seen.append((user, token))
+        return {"team": "blue"} if user["login"] == "octocat" else None
+
+    world = World(monkeypatch, identity=member)
+    program = await Program.registered(world)
+    tokens = await program.tokens()
+    assert await world.caller(tokens["access_token"]) == Caller("583231", ["read"], {"team": "blue"})
+    assert seen[0][1].startswith("token-of-the-provider")
+    world.stand_in.user["login"] = "mallory"
+    assert failure(await program.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+
+
+async def test_tools_get_the_token_of_the_provider_only_if_the_server_says_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for shows, expected in ((False, None), (True, "token-of-the-provider-2")):
+        world = World(monkeypatch, upstream_token=shows)
+        world.stand_in.expires_in = 600
+        tokens = await (await Program.registered(world)).tokens()
+        caller = await world.caller(tokens["access_token"])
+        assert caller is not None
+        assert caller.claims.get("upstream_token") == expected
+        # It is refreshed when it expires, because ours expires with it.
+        assert tokens["expires_in"] in (599, 600)
+
+
+# Refreshing.
+
+
+async def test_a_refresh_asks_the_provider_and_its_rotated_token_is_used_next(program: Program) -> None:
+    stand_in, tokens = program.world.stand_in, await program.tokens()
+    for _ in range(2):
+        used = sorted(stand_in.refreshable)
+        tokens = members(await program.refresh(tokens["refresh_token"]))
+        assert [form["refresh_token"] for _, form, _ in stand_in.seen if form.get("refresh_token")][-1] in used
+        stand_in.refreshable -= set(used)
+    stand_in.refreshable.clear()
+    assert failure(await program.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+
+
+async def test_without_refresh_tokens_a_token_that_does_not_expire_is_checked_at_each_refresh(program: Program) -> None:
+    stand_in = program.world.stand_in
+    stand_in.expires_in, stand_in.issues_refresh = None, False
+    tokens = await program.tokens()
+    refreshed = members(await program.refresh(tokens["refresh_token"]))
+    assert await program.world.caller(refreshed["access_token"]) is not None
+    stand_in.access.clear()
+    assert failure(await program.refresh(refreshed["refresh_token"])) == (400, "invalid_grant")
+
+
+async def test_a_provider_without_refresh_tokens_whose_tokens_expire_gives_none(program: Program) -> None:
+    program.world.stand_in.issues_refresh = False
+    assert "refresh_token" not in await program.tokens()
+
+
+async def test_a_refresh_may_narrow_the_scopes_and_never_widens_them(program: Program) -> None:
+    tokens = await program.tokens(scope="read write")
+    narrow = members(await program.refresh(tokens["refresh_token"], scope="read"))
+    assert narrow["scope"] == "read"
+    assert members(await program.refresh(narrow["refresh_token"], scope="read write"))["scope"] == "read"
+
+
+async def test_a_refresh_token_belongs_to_its_client(world: World, program: Program) -> None:
+    tokens = await program.tokens()
+    other = await Program.registered(world, client_name="another")
+    assert failure(await other.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+
+
+# A provider in trouble.
+
+
+@pytest.mark.parametrize("what", ["away", "503", "429", "html", "no token", "our secret is wrong", "about users"])
+async def test_a_provider_in_trouble_is_503_and_no_client_throws_its_tokens_away(program: Program, what: str) -> None:
+    tokens, stand_in = await program.tokens(), program.world.stand_in
+    replies = {
+        "503": Reply(503),
+        "429": Reply(429),
+        "html": Reply(200, {}, b"<html>"),
+        "no token": answer({}),
+        "our secret is wrong": answer({"error": "incorrect_client_credentials"}),
+    }
+    stand_in.down = what == "away"
+    stand_in.token_reply = replies.get(what)
+    stand_in.user_reply = Reply(503) if what == "about users" else None
+    response = await program.refresh(tokens["refresh_token"])
+    assert failure(response) == (503, "temporarily_unavailable")
+    assert response.headers["retry-after"] == "5"
+
+
+@pytest.mark.parametrize("user", [{}, {"id": None}, {"id": ""}, {"id": True}, {"id": ["x"]}, []])
+async def test_a_user_without_an_identity_gets_no_token(program: Program, user: Any) -> None:
+    program.world.stand_in.user_reply = answer(user)
+    assert failure(await program.redeem(await program.code())) == (503, "temporarily_unavailable")
+
+
+async def test_claims_that_no_token_can_hold_are_an_error_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def everything(user: JsonObject, token: str) -> JsonObject:
+        return {"much": "x" * 7_000}
+
+    program = await Program.registered(World(monkeypatch, identity=everything))
+    assert failure(await program.redeem(await program.code())) == (503, "temporarily_unavailable")
+    assert "fewer claims" in caplog.text
+
+
+# Registration.
+
+
+@pytest.mark.parametrize(
+    "uris",
+    [
+        [],
+        None,
+        "https://app.example.com/",
+        [f"https://app.example.com/{number}" for number in range(1_000)],
+        [f"https://app.example.com/{'x' * 600}"],
+        ["javascript:alert(1)"],
+        ["data:text/html,x"],
+        ["file:///etc/passwd"],
+        ["com.example.app:/callback"],
+        ["http://app.example.com/"],
+        ["http://127.0.0.1.example.com/"],
+        ["http://localhost.example.com/"],
+        ["https://app.example.com/#fragment"],
+        ["https://app.example.com/#"],
+        ["https://user@app.example.com/"],
+        ["https://app.example.com\\@evil.example/"],
+        ["https://app.example.com/\r\nset-cookie: x=1"],
+        ["https://app.example.com/a b"],
+        ["https://"],
+        ["//app.example.com/"],
+        [7],
+    ],
+)
+async def test_only_redirect_uris_of_https_or_of_this_machine_are_registered(world: World, uris: Any) -> None:
+    assert failure(await world.register(redirect_uris=uris)) == (400, "invalid_redirect_uri")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff", b'{"redirect_uris": NaN}', b"[" * 5_000])
+async def test_a_registration_is_a_json_object(world: World, body: bytes) -> None:
+    response = await world.request("POST", "/mcp/oauth/register", body=body)
+    assert failure(response) == (400, "invalid_client_metadata")
+
+
+async def test_the_answer_to_a_registration_has_what_clients_use(world: World) -> None:
+    response = await world.register(token_endpoint_auth_method="client_secret_post", scope="read")
+    document = members(response)
+    assert response.status == 201
+    assert (document["token_endpoint_auth_method"], document["redirect_uris"]) == ("none", [REDIRECT])
+    assert "client_secret" not in document
+
+
+async def test_a_name_that_is_no_text_is_refused_and_a_long_one_is_cut(world: World) -> None:
+    assert failure(await world.register(client_name={"a": 1})) == (400, "invalid_client_metadata")
+    assert len(members(await world.register(client_name="n" * 10_000))["client_name"]) == 64
+
+
+# Client ids that are URLs of metadata.
+
+CIMD = "https://app.example.com/client.json"
+
+
+async def test_a_client_id_may_be_the_url_of_its_metadata(world: World) -> None:
+    world.stand_in.documents[CIMD] = {"client_id": CIMD, "client_name": "App", "redirect_uris": [REDIRECT]}
+    program = Program(world, CIMD)
+    page = await program.authorize()
+    assert "App, of app.example.com" in text_of(page)
+    tokens = await program.tokens()
+    assert await world.caller(tokens["access_token"]) is not None
+    fetched = [url for url, _, _ in world.stand_in.seen].count(CIMD)
+    assert members(await program.refresh(tokens["refresh_token"]))["scope"] == "read"
+    assert [url for url, _, _ in world.stand_in.seen].count(CIMD) == fetched
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {"client_id": "https://app.example.com/other.json", "redirect_uris": [REDIRECT]},
+        {"redirect_uris": [REDIRECT]},
+        {"client_id": CIMD, "redirect_uris": ["https://evil.example/"]},
+        {"client_id": CIMD, "redirect_uris": ["javascript:alert(1)", REDIRECT]},
+        {"client_id": CIMD},
+    ],
+)
+async def test_metadata_that_is_not_its_own_or_lacks_the_redirect_uri_is_refused(world: World, document: Any) -> None:
+    if document is not None:
+        world.stand_in.documents[CIMD] = document
+    assert is_page(await Program(world, CIMD).authorize())
+
+
+@pytest.mark.parametrize(
+    "url", ["https://app.example.com", "https://app.example.com/", "http://app.example.com/c", f"{CIMD}#x"]
+)
+async def test_nothing_is_fetched_for_a_client_id_that_is_no_url_of_metadata(world: World, url: str) -> None:
+    assert is_page(await Program(world, url).authorize())
+    assert world.stand_in.seen == []
+
+
+async def test_only_some_metadata_is_fetched_at_a_time(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    monkeypatch.setattr("trio_mcp.auth.proxy.clients.MAX_FETCHES", 0)
+    busy = world.restarted(monkeypatch)
+    assert is_page(await Program(busy, CIMD).authorize(), 503)
+
+
+# An authorization request that is wrong shows a page, and sends the browser nowhere.
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"client_id": ""},
+        {"client_id": "made-up"},
+        {"client_id": "A" * 20_000},
+        {"redirect_uri": ""},
+        {"redirect_uri": "https://evil.example/"},
+        {"redirect_uri": f"{REDIRECT}/"},
+        {"redirect_uri": f"{REDIRECT}?x=1"},
+        {"redirect_uri": REDIRECT.replace("8765", "8766")},
+        {"redirect_uri": REDIRECT.upper()},
+        {"response_type": "token"},
+        {"response_type": ""},
+        {"response_mode": "form_post"},
+        {"response_mode": "fragment"},
+        {"code_challenge": ""},
+        {"code_challenge": "short"},
+        {"code_challenge": "=" * 43},
+        {"code_challenge_method": "plain"},
+        {"code_challenge_method": ""},
+        {"resource": "https://other.example.com/mcp"},
+        {"resource": f"{RESOURCE}/more"},
+        {"resource": "no url"},
+        {"state": "s" * 1_500},
+    ],
+)
+async def test_a_wrong_authorization_request_is_a_page_and_no_redirect(
+    program: Program, changed: dict[str, str]
+) -> None:
+    assert is_page(await program.authorize(**changed))
+
+
+async def test_a_parameter_that_comes_twice_is_refused(program: Program) -> None:
+    query = "&".join(f"{name}={value}" for name, value in program.request().items())
+    for more in ("redirect_uri=https://evil.example/", "resource=https://other.example/", "scope=write", "state=x"):
+        assert is_page(await program.world.get("authorize", f"{query}&{more}"))
+
+
+async def test_a_registration_of_other_keys_of_another_server_or_expired_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, world: World, program: Program, clock: Clock
+) -> None:
+    for other in (World(monkeypatch, keys=OTHER), World(monkeypatch, resource="https://other.example.com/mcp")):
+        stranger = Program(other, program.client_id)
+        assert is_page(await stranger.authorize(resource=""))
+        assert failure(await stranger.refresh("x")) == (401, "invalid_client")
+    clock.now += 91 * 86_400
+    assert is_page(await program.authorize())
+
+
+# Consent.
+
+
+async def test_the_user_is_asked_each_time_also_with_a_cookie_of_an_earlier_login(program: Program) -> None:
+    await program.tokens()
+    page = await program.authorize()
+    assert page.status == 200
+    assert ticket_in(page)
+
+
+async def test_a_form_that_is_posted_twice_leads_to_one_login(program: Program) -> None:
+    page = await program.authorize()
+    backs = [
+        await program.world.get("callback", program.world.stand_in.log_in(target_of(await program.world.consent(page))))
+        for _ in range(2)
+    ]
+    first, second = (query_of(back)["code"] for back in backs)
+    assert first != second
+    # Each is a login at the provider that the same user has agreed to, in the same browser, for the same client.
+    assert (await program.redeem(first)).status == 200
+    assert failure(await program.redeem(first)) == (400, "invalid_grant")
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "", f"{ORIGIN}.evil.example", "http://mcp.example.com"]
+)
+async def test_a_form_of_another_origin_is_refused(program: Program, origin: str) -> None:
+    page = await program.authorize()
+    assert is_page(await program.world.consent(page, origin=origin), 403)
+
+
+async def test_a_form_is_posted_and_not_fetched(world: World) -> None:
+    assert ("/mcp/oauth/consent", "GET") not in world.routes
+
+
+async def test_a_ticket_or_a_state_of_another_browser_is_refused(program: Program) -> None:
+    world = program.world
+    page = await program.authorize()
+    leaving = target_of(await world.consent(page))
+    victim = "V" * 32
+    for cookie in (victim, "", "x"):
+        world.cookie = cookie
+        assert is_page(await world.consent(page))
+        assert is_page(await world.get("callback", world.stand_in.log_in(leaving)))
+
+
+async def test_a_cookie_that_comes_twice_is_none(program: Program) -> None:
+    world = program.world
+    page = await program.authorize()
+    mine = world.cookie
+    world.cookie = f"{mine}; __Host-mcp-login={'E' * 32}"
+    assert is_page(await world.consent(page))
+    # A new login gets a cookie of its own, and the other one does not count.
+    await program.authorize()
+    assert re.fullmatch(r"[\w-]{32}", world.cookie)
+    assert world.cookie not in (mine, "E" * 32)
+
+
+async def test_the_cookie_is_for_this_host_alone_and_not_for_scripts(program: Program) -> None:
+    page = await program.authorize()
+    name, _, rest = page.headers["set-cookie"].partition("=")
+    assert name == "__Host-mcp-login"
+    assert set(rest.split("; ")[1:]) == {"Path=/", "HttpOnly", "SameSite=Lax", "Max-Age=1200", "Secure"}
+
+
+@pytest.mark.parametrize("body", [{}, {"answer": "allow"}, {"ticket": "", "answer": "allow"}, {"ticket": "x" * 70_000}])
+async def test_a_form_without_its_ticket_is_refused(program: Program, body: dict[str, str]) -> None:
+    await program.authorize()
+    if len(body.get("ticket", "")) > 60_000:
+        body = {"ticket": "x" * 60_000}
+    assert is_page(await program.world.post("consent", body, origin=ORIGIN))
+
+
+async def test_a_body_that_is_no_form_is_refused(program: Program) -> None:
+    page = await program.authorize()
+    assert is_page(await program.world.consent(page, content_type="text/plain"))
+    assert failure(await program.world.post("token", {}, content_type="application/json")) == (400, "invalid_request")
+
+
+# The callback.
+
+
+async def test_a_callback_needs_the_state_of_this_login(program: Program, clock: Clock) -> None:
+    world = program.world
+    leaving = await world.consent(await program.authorize())
+    good = world.stand_in.log_in(target_of(leaving))
+    for state in ({}, {"state": ""}, {"state": "made-up"}, {"state": good["state"][:-4] + "AAAA"}):
+        assert is_page(await world.get("callback", {"code": good["code"], **state}))
+    assert is_page(await world.get("callback", f"code=x&code=y&state={good['state']}"))
+    clock.now += 601
+    assert is_page(await world.get("callback", good))
+
+
+async def test_a_code_of_another_login_at_the_provider_is_of_no_use(program: Program) -> None:
+    """PKCE at the provider: an attacker cannot put a code of their login into that of a victim."""
+    world = program.world
+    attackers = world.stand_in.log_in(target_of(await world.consent(await program.authorize())))
+    victims = world.stand_in.log_in(target_of(await world.consent(await program.authorize())))
+    back = await world.get("callback", {"code": attackers["code"], "state": victims["state"]})
+    assert failure(await program.redeem(query_of(back)["code"])) == (400, "invalid_grant")
+
+
+# Codes and tokens.
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"code_verifier": "w" * 43},
+        {"code_verifier": ""},
+        {"redirect_uri": "http://127.0.0.1:8765/other"},
+        {"redirect_uri": ""},
+        {"code": "made-up"},
+        {"code": ""},
+    ],
+)
+async def test_a_code_needs_the_verifier_and_the_redirect_uri_of_its_login(
+    program: Program, changed: dict[str, str]
+) -> None:
+    code = await program.code()
+    asked = len(program.world.stand_in.seen)
+    assert failure(await program.redeem(code, **changed)) == (400, "invalid_grant")
+    # The provider is not asked, so that the good code is not lost.
+    assert len(program.world.stand_in.seen) == asked
+    assert (await program.redeem(code)).status == 200
+
+
+async def test_a_code_is_redeemed_once_by_its_client_within_a_minute(
+    world: World, program: Program, clock: Clock
+) -> None:
+    code = await program.code()
+    other = await Program.registered(world, client_name="another")
+    assert failure(await other.redeem(code)) == (400, "invalid_grant")
+    assert (await program.redeem(code)).status == 200
+    assert failure(await program.redeem(code)) == (400, "invalid_grant")
+    late = await program.code()
+    clock.now += 61
+    assert failure(await program.redeem(late)) == (400, "invalid_grant")
+
+
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        ({"grant_type": ""}, (400, "unsupported_grant_type")),
+        ({"grant_type": "client_credentials"}, (400, "unsupported_grant_type")),
+        ({"grant_type": "password"}, (400, "unsupported_grant_type")),
+        ({"client_id": ""}, (401, "invalid_client")),
+        ({"client_id": "made-up"}, (401, "invalid_client")),
+        ({"resource": "https://other.example.com/mcp"}, (400, "invalid_target")),
+    ],
+)
+async def test_a_wrong_token_request_gets_the_error_of_oauth(
+    program: Program, form: dict[str, str], error: tuple[int, str]
+) -> None:
+    response = await program.redeem(await program.code(), **form)
+    assert failure(response) == error
+    assert response.headers["cache-control"] == "no-store"
+
+
+async def test_a_form_with_many_fields_or_one_twice_is_refused(world: World) -> None:
+    for body in (b"&".join(b"a%d=1" % number for number in range(1_000)), b"grant_type=a&grant_type=b"):
+        response = await world.request("POST", "/mcp/oauth/token", body=body)
+        assert failure(response) == (400, "invalid_request")
+
+
+async def test_tokens_expire(program: Program, clock: Clock) -> None:
+    tokens = await program.tokens()
+    clock.now += 3_601
+    with pytest.raises(CredentialsRejected):
+        await program.world.caller(tokens["access_token"])
+    assert (await program.refresh(tokens["refresh_token"])).status == 200
+    clock.now += 31 * 86_400
+    assert failure(await program.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+
+
+async def test_new_keys_end_all_logins_and_keys_that_are_kept_end_none(
+    monkeypatch: pytest.MonkeyPatch, world: World, program: Program
+) -> None:
+    tokens = await program.tokens()
+    both = World(monkeypatch, keys=KeyRing([b"o" * 32, b"k" * 32]))
+    assert await both.caller(tokens["access_token"]) is not None
+    new = World(monkeypatch, keys=OTHER)
+    with pytest.raises(CredentialsRejected):
+        await new.caller(tokens["access_token"])
+    assert failure(await Program(new, program.client_id).refresh(tokens["refresh_token"])) == (401, "invalid_client")
+
+
+async def test_a_token_is_good_for_its_resource_alone(monkeypatch: pytest.MonkeyPatch, program: Program) -> None:
+    tokens = await program.tokens()
+    with pytest.raises(CredentialsRejected):
+        await World(monkeypatch, resource="https://other.example.com/mcp").caller(tokens["access_token"])
+
+
+def test_no_kind_of_value_stands_for_another() -> None:
+    box, kinds = Box(KEYS, RESOURCE), (Client, Ticket, State, Code, Access, Refresh)
+    login: dict[str, Any] = {"redirect_uri": "u", "state": "s", "scopes": ("a",), "binding": "b", "browser": "c"}
+    values = [
+        Client(name="n", redirect_uris=("u",)),
+        Ticket(**login),
+        State(**login, verifier="v"),
+        Code(scopes=("a",), binding="b", code="c", verifier="v"),
+        Access(principal="p", scopes=("a",), claims={}),
+        Refresh(client="c", scopes=("a",), refresh="r", access=None),
+    ]
+    for number, value in enumerate(values):
+        sealed = box.seal(value)
+        opened = [box.open(kind, sealed) is not None for kind in kinds]
+        assert opened == [index == number for index in range(len(kinds))]
+        assert Box(KEYS, "https://other.example.com/mcp").open(type(value), sealed) is None
+        assert "secret" not in repr(value)
+        for broken in (sealed[:-1], sealed + "A", "A" + sealed, sealed.swapcase(), f"{sealed}=", "é" * 60, ""):
+            assert box.open(type(value), broken) is None
+
+
+async def test_a_sealed_value_is_no_token(world: World, program: Program) -> None:
+    tokens = await program.tokens()
+    for value in (
+        program.client_id,
+        tokens["refresh_token"],
+        ticket_in(await program.authorize()),
+        await program.code(),
+    ):
+        with pytest.raises(CredentialsRejected):
+            await world.caller(value)
+
+
+# Revocation.
+
+
+async def test_a_refresh_token_is_revoked_at_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, GOOGLE, {"sub": "1"})
+    program = await Program.registered(world)
+    tokens = await program.tokens()
+    other = await Program.registered(world, client_name="another")
+    form = {"token": tokens["refresh_token"], "client_id": other.client_id}
+    assert (await world.post("revoke", form)).status == 200
+    assert (await program.refresh(tokens["refresh_token"])).status == 200
+    access = {"token": tokens["access_token"], "client_id": program.client_id}
+    assert failure(await world.post("revoke", access)) == (400, "unsupported_token_type")
+    assert (await world.post("revoke", {"token": "made-up", "client_id": program.client_id})).status == 200
+    assert failure(await world.post("revoke", {"token": "x"})) == (401, "invalid_client")
+    assert (await world.post("revoke", {**form, "client_id": program.client_id})).status == 200
+    assert failure(await program.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+    world.stand_in.down = True
+    response = await world.post("revoke", {**form, "client_id": program.client_id})
+    assert failure(response) == (503, "temporarily_unavailable")
+
+
+# Pages.
+
+TAGS = {"html", "meta", "title", "style", "main", "h1", "dl", "dt", "dd", "bdi", "ul", "li", "p", "a"} | {
+    "form",
+    "input",
+    "button",
+}
+HOSTILE = "</title><script>alert(1)</script>\"'>\r\n<img src=x onerror=alert(1)>\u202e\u0000{ticket}{0}%s"
+
+
+class Tags(HTMLParser):
+    """The tags and attributes of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def text_of(page: Any) -> str:
+    return str(page.content.decode())
+
+
+async def test_what_a_client_says_is_escaped(world: World) -> None:
+    uri = "https://app.example.com/'onclick='alert(1)"
+    program = await Program.registered(world, client_name=HOSTILE, redirect_uris=[uri])
+    program.redirect_uri = uri
+    page = await program.authorize(scope="write <script>", state=HOSTILE)
+    leaving = await world.consent(page, "deny")
+    wrong = await program.authorize(response_type=HOSTILE)
+    for each in (page, leaving, wrong):
+        found = Tags(text_of(each))
+        assert found.tags <= TAGS
+        assert not any(name.startswith("on") for name in found.attributes)
+        assert "\u202e" not in text_of(each)
+    assert query_of_text(target_of(leaving))["state"] == HOSTILE
+
+
+def query_of_text(url: str) -> dict[str, str]:
+    return {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
+
+
+async def test_a_page_can_neither_run_scripts_nor_be_framed_nor_post_elsewhere(program: Program) -> None:
+    page = await program.authorize()
+    pages = (page, await program.world.consent(page), await program.authorize(client_id="x"))
+    for each in pages:
+        policy = dict(part.split(" ", 1) for part in each.headers["content-security-policy"].split("; "))
+        assert policy["default-src"] == "'none'"
+        assert (policy["form-action"], policy["frame-ancestors"], policy["base-uri"]) == ("'self'", "'none'", "'none'")
+        assert "unsafe" not in str(policy)
+        assert (each.headers["x-frame-options"], each.headers["cache-control"]) == ("DENY", "no-store")
+        assert "script" not in Tags(text_of(each)).tags
+
+
+async def test_the_consent_page_names_client_host_scopes_and_resource(world: World) -> None:
+    uri = "https://app.example.com:8443/back"
+    program = await Program.registered(world, redirect_uris=[uri], client_name="The app")
+    program.redirect_uri = uri
+    text = text_of(await program.authorize(scope="read write"))
+    for shown in ("The app", "app.example.com:8443", "<li>read</li><li>write</li>", RESOURCE, "GitHub"):
+        assert shown in text
+
+
+# Secrets.
+
+
+async def test_no_secret_is_in_a_log_a_repr_or_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    world = World(monkeypatch, upstream_token=True)
+    program = await Program.registered(world)
+    code = await program.code()
+    tokens = members(await program.redeem(code))
+    await program.redeem(code)
+    world.stand_in.token_reply = answer({"error": "odd", "error_description": f"{SECRET} is wrong"})
+    await program.refresh(tokens["refresh_token"])
+    with pytest.raises(CredentialsRejected):
+        await world.caller(tokens["refresh_token"])
+    caller = await world.caller(tokens["access_token"])
+    shown = (
+        caplog.text + repr(caller) + repr(world.hook) + repr(OAuthProxy(GITHUB, client_id="x", client_secret=SECRET))
+    )
+    for secret in (SECRET, code, *tokens.values(), "of-the-provider"):
+        if isinstance(secret, str) and len(secret) > 8:
+            assert secret not in shown
+
+
+# What the objects cannot be made with.
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"client_id": ""},
+        {"client_secret": ""},
+        {"client_secret": None},
+        {"provider": "github"},
+        {"keys": b"k" * 32},
+        {"identity": len},
+        {"upstream_token": "yes"},
+        {"realm": "a:b"},
+    ],
+)
+def test_an_argument_that_is_wrong_raises_and_no_error_shows_the_secret(options: Any) -> None:
+    arguments = {"provider": GITHUB, "client_id": "x", "client_secret": SECRET, "keys": KEYS, **options}
+    with pytest.raises((TypeError, ValueError)) as caught:
+        OAuthProxy(**arguments)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": 7},
+        {"token_url": "http://login.example.com/token"},
+        {"user_url": "login.example.com"},
+        {"revoke_url": "ftp://login.example.com"},
+        {"scopes": "openid"},
+        {"claims": "email"},
+        {"parameters": {"prompt": 1}},
+        {"principal": None},
+    ],
+)
+def test_a_provider_has_urls_and_lists(options: Any) -> None:
+    urls = {name: f"https://login.example.com/{name}" for name in ("authorize_url", "token_url", "user_url")}
+    with pytest.raises((TypeError, ValueError)):
+        OAuthProvider(**{"name": "Example", **urls, **options})
+
+
+@pytest.mark.parametrize("tenant", ["", "a/b", "../x", "a b", "a?b", 7])
+def test_a_tenant_is_an_id_or_a_domain(tenant: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        ENTRA(tenant)
+
+
+def test_a_proxy_needs_a_resource_and_keys_that_outlive_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
+    proxy = OAuthProxy(GITHUB, client_id="x", client_secret=SECRET)
+    with pytest.raises(ValueError, match="ProtectedResource"):
+        HttpOptions(authenticate=proxy)
+    with pytest.raises(ValueError, match="TRIO_MCP_KEYS"):
+        ProtectedResource(RESOURCE, proxy)
+    with pytest.raises(ValueError, match="query"):
+        ProtectedResource(f"{RESOURCE}?tenant=1", OAuthProxy(GITHUB, client_id="x", client_secret=SECRET, keys=KEYS))
+    ProtectedResource("http://127.0.0.1:8000/mcp", proxy)
+
+
+async def test_keys_of_this_process_are_a_warning_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
+    proxy = OAuthProxy(GITHUB, client_id="x", client_secret=SECRET)
+    await ProtectedResource("http://127.0.0.1:8000/mcp", proxy).prepare()
+    assert "TRIO_MCP_KEYS" in caplog.text
+
+
+# With others.
+
+
+async def test_listed_tokens_and_a_proxy_protect_one_server(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    proxy = OAuthProxy(GITHUB, client_id="proxy", client_secret=SECRET, keys=KEYS)
+    world.hook = ProtectedResource(RESOURCE, any_of(static({"a-long-random-token": Caller("ci")}), proxy))
+    assert "/.well-known/oauth-authorization-server/mcp" in world.hook.documents([])
+    assert len(world.hook.routes(["/mcp"], list)) == len(world.routes)
+    tokens = await (await Program.registered(world)).tokens()
+    assert await world.caller("a-long-random-token") == Caller("ci")
+    caller = await world.caller(tokens["access_token"])
+    assert caller is not None
+    assert caller.principal == "583231"
+
+
+def test_two_proxies_at_one_resource_or_two_issuers_without_realms_are_refused() -> None:
+    def proxy(realm: str = "") -> OAuthProxy:
+        return OAuthProxy(GITHUB, client_id="x", client_secret=SECRET, keys=KEYS, realm=realm)
+
+    with pytest.raises(ValueError, match="realm"):
+        any_of(proxy(), jwt("https://login.example.com"))
+    both = ProtectedResource(RESOURCE, any_of(proxy("a"), proxy("b")))
+    with pytest.raises(ValueError, match="OAuthProxy"):
+        both.routes(["/mcp"], list)
+
+
+async def test_a_realm_begins_the_principal(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, realm="github")
+    tokens = await (await Program.registered(world)).tokens()
+    caller = await world.caller(tokens["access_token"])
+    assert caller is not None
+    assert caller.principal == "github:583231"

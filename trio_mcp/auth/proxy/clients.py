@@ -1,0 +1,152 @@
+"""The clients of an `OAuthProxy`: what they register, and what the metadata behind the URL of a client id says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+import trio
+
+from ...errors import AuthorizationError
+from ...types import JsonObject, JsonValue
+from ..addresses import is_loopback, reach_from
+from ..fetching import fetch
+from ..uris import split_url
+from .sealed import Box, Client
+
+MAX_REDIRECT_URIS: Final = 8
+MAX_REGISTERED: Final = 600
+"""Characters of all redirect URIs of a client: they are in its client id, and so in a URL."""
+MAX_NAME: Final = 64
+METADATA_SECONDS: Final = 5.0
+MAX_FETCHES: Final = 16
+"""Requests for the metadata of clients at the same time: anyone can name a URL."""
+
+
+class ClientRejected(Exception):
+    """A client, or what it asks for, is rejected. The text is for the user or the developer of the client.
+
+    Args:
+        code: the error of OAuth (RFC 6749, 5.2; RFC 7591, 3.2.2).
+    """
+
+    def __init__(self, why: str, code: str = "invalid_request", status: int = 400) -> None:
+        super().__init__(why)
+        self.code = code
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class KnownClient:
+    """A client whose redirect URIs are known.
+
+    Attributes:
+        name: what it calls itself.
+        metadata: the URL of its metadata; empty for a registered one.
+    """
+
+    name: str
+    redirect_uris: tuple[str, ...]
+    metadata: str = ""
+
+
+class Clients:
+    """Registers and finds clients.
+
+    Args:
+        box: seals client ids.
+        resource: a server on this machine may have clients whose metadata is on it.
+    """
+
+    def __init__(self, box: Box, resource: str) -> None:
+        self._box = box
+        self._reach = reach_from(urlsplit(resource).hostname or "")
+        self._fetches = trio.CapacityLimiter(MAX_FETCHES)
+
+    def register(self, document: JsonValue) -> JsonObject:
+        """Return the answer to a registration (RFC 7591). Raises `ClientRejected`."""
+        client = _client_in(document)
+        return {
+            "client_id": self._box.seal(Client(name=client.name, redirect_uris=client.redirect_uris)),
+            "client_name": client.name,
+            "redirect_uris": [*client.redirect_uris],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+        }
+
+    def check(self, client_id: str) -> None:
+        """Raise `ClientRejected` for a client id that is none; the metadata at a URL is not fetched again."""
+        if not is_metadata_url(client_id) and self._box.open(Client, client_id) is None:
+            raise ClientRejected("the client is not registered here; register it again", "invalid_client", 401)
+
+    async def find(self, client_id: str) -> KnownClient:
+        """Return a client. Raises `ClientRejected`."""
+        if is_metadata_url(client_id):
+            return await self._fetched(client_id)
+        client = self._box.open(Client, client_id)
+        if client is None:
+            raise ClientRejected(
+                "The program that sent you here is not registered here, or its registration has expired. Log out there, and "
+                "log in again."
+            )
+        return KnownClient(client.name, client.redirect_uris)
+
+    async def _fetched(self, url: str) -> KnownClient:
+        """Return the client that the document at its id describes (draft-ietf-oauth-client-id-metadata-document)."""
+        try:
+            self._fetches.acquire_nowait()
+        except trio.WouldBlock:
+            raise ClientRejected("The server is busy. Try again in a moment.", status=503) from None
+        try:
+            reply = await fetch(url, self._reach, seconds=METADATA_SECONDS)
+            document = reply.document("the metadata of the client") if reply.status == 200 else {}
+        except AuthorizationError:
+            document = {}
+        finally:
+            self._fetches.release()
+        # It must name itself, so that a page that shows what others upload does not serve for a client.
+        if document.get("client_id") != url:
+            raise ClientRejected("The metadata of the program that sent you here cannot be read, or is not its own.")
+        client = _client_in(document)
+        return KnownClient(client.name, client.redirect_uris, url)
+
+
+def is_metadata_url(client_id: str) -> bool:
+    """Return whether a client id is the URL of metadata: of https, or of http on this machine, with a path."""
+    try:
+        parts = split_url(client_id)
+    except ValueError:
+        return False
+    secure = parts.scheme == "https" or is_loopback(parts.hostname or "")
+    return secure and parts.path not in ("", "/") and "#" not in client_id
+
+
+def _client_in(document: JsonValue) -> KnownClient:
+    if not isinstance(document, dict):
+        raise ClientRejected("the metadata of a client is a JSON object", "invalid_client_metadata")
+    name, uris = document.get("client_name", ""), document.get("redirect_uris")
+    if not isinstance(uris, list) or not 0 < len(uris) <= MAX_REDIRECT_URIS:
+        why = f"redirect_uris is a list of 1 to {MAX_REDIRECT_URIS} URIs"
+        raise ClientRejected(why, "invalid_redirect_uri")
+    if not isinstance(name, str):
+        raise ClientRejected("client_name is text", "invalid_client_metadata")
+    checked = tuple(_redirect_uri(each) for each in uris)
+    if sum(map(len, checked)) > MAX_REGISTERED:
+        why = f"the redirect URIs have more than {MAX_REGISTERED} characters together"
+        raise ClientRejected(why, "invalid_redirect_uri")
+    return KnownClient(name[:MAX_NAME], checked)
+
+
+def _redirect_uri(uri: JsonValue) -> str:
+    """Return a redirect URI: https, or http on this machine (L-AUTH-6s), without a fragment (RFC 6749, 3.1.2)."""
+    try:
+        parts = split_url(uri) if isinstance(uri, str) else None
+    except ValueError:
+        parts = None
+    secure = parts is not None and (parts.scheme == "https" or is_loopback(parts.hostname or ""))
+    if not isinstance(uri, str) or not secure or "#" in uri:
+        why = "a redirect URI begins with https://, or with http:// and a loopback address, and has no fragment"
+        raise ClientRejected(why, "invalid_redirect_uri")
+    return uri
