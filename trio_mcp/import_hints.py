@@ -56,7 +56,8 @@ MODULES: Final[Mapping[str, str]] = {
 PACKAGES: Final[Mapping[str, str]] = {
     "trio_mcp.auth": (
         "CannotVerify ClientCredentials CredentialsRejected ENTRA EnterpriseManaged GITHUB GOOGLE KeyringTokens Login "
-        "MemoryTokens OAuth OAuthProvider OAuthProxy ProtectedResource TokenFiles TokenStore WorkloadIdentity any_of introspection jwt static"
+        "MemoryTokens OAuth OAuthProvider OAuthProxy ProtectedResource TokenFiles TokenStore WorkloadIdentity any_of "
+        "introspection jwt static"
     ),
     "trio_mcp.http": "Authenticate HttpHandler HttpRoute",
     "trio_mcp.openapi": (

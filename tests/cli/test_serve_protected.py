@@ -1,23 +1,24 @@
-"""`trio-mcp serve --resource --auth`: what authenticates the callers of a file that says nothing of it."""
+"""`trio-mcp serve --resource` with `--auth` or `--oauth-proxy`: what authenticates the callers of a file that does not say."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from naming import unnamed
 
-from trio_mcp.auth import ProtectedResource
+from trio_mcp.auth import ENTRA, GITHUB, GOOGLE, OAuthProvider, ProtectedResource
 from trio_mcp.cli.command import CommandError, Status
-from trio_mcp.cli.commands.serve import resource_of
 from trio_mcp.cli.program import main
+from trio_mcp.cli.protecting import provider_of, resource_of, verifier_of
 
 RESOURCE = "https://mcp.example.com/mcp"
 
 
 def test_the_two_options_make_a_protected_resource() -> None:
-    found = resource_of(RESOURCE, "jwt:https://login.example.com")
+    found = resource_of(RESOURCE, verifier_of("jwt:https://login.example.com", None, None, None))
     assert isinstance(found, ProtectedResource)
     assert found.resource == RESOURCE
     assert b"https://login.example.com" in found.documents([])["/.well-known/oauth-protected-resource"]
@@ -28,7 +29,7 @@ def test_the_two_options_make_a_protected_resource() -> None:
     ("scopes", "listed"), [([], ["read"]), (["all"], ["read", "write"]), (["read", "more"], ["more", "read"])]
 )
 def test_scopes_are_required_and_offered(scopes: list[str], listed: list[str]) -> None:
-    found = resource_of(RESOURCE, "jwt:https://login.example.com", ["read"], scopes)
+    found = resource_of(RESOURCE, verifier_of("jwt:https://login.example.com", None, None, None), ["read"], scopes)
     assert found is not None
     assert found.required == {"read"}
     document = json.loads(found.documents(["write"])["/.well-known/oauth-protected-resource"])
@@ -62,7 +63,7 @@ def test_a_wrong_scope_names_its_option(
 )
 def test_a_command_line_that_cannot_work_says_what_to_write(resource: str | None, auth: str | None, text: str) -> None:
     with pytest.raises(CommandError, match=text):
-        resource_of(resource, auth)
+        resource_of(resource, verifier_of(auth, None, None, None))
 
 
 @pytest.mark.parametrize(
@@ -70,4 +71,54 @@ def test_a_command_line_that_cannot_work_says_what_to_write(resource: str | None
 )
 def test_a_url_that_cannot_be_used_is_an_error(resource: str, auth: str) -> None:
     with pytest.raises(ValueError, match="https://"):
-        resource_of(resource, auth)
+        resource_of(resource, verifier_of(auth, None, None, None))
+
+
+# An OAuth proxy.
+
+
+@pytest.fixture
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRIO_MCP_KEYS", "A" * 43)
+    (tmp_path / "secret").write_text("the-secret\n")
+    return tmp_path / "secret"
+
+
+@pytest.mark.parametrize(
+    ("text", "provider"), [("github", GITHUB), ("google", GOOGLE), ("entra:contoso.com", ENTRA("contoso.com"))]
+)
+def test_a_proxy_is_made_for_each_provider(text: str, provider: OAuthProvider, secret: Path) -> None:
+    assert provider_of(text) == provider
+    found = resource_of(RESOURCE, verifier_of(None, text, "client", secret), ["read"])
+    assert found is not None
+    assert "/mcp/oauth/authorize" in [route.path for route in found.routes(["/mcp"], list)]
+
+
+@pytest.mark.parametrize("text", ["gitlab", "entra", "entra:", "GitHub", "github:x", ""])
+def test_another_provider_is_an_error_that_names_those_that_there_are(text: str) -> None:
+    with pytest.raises(CommandError, match="github, google or entra:TENANT"):
+        provider_of(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ((None, "github", None, Path("secret")), "--client-id"),
+        ((None, "github", "client", None), "--client-secret-file"),
+        ((None, None, "client", None), "--oauth-proxy"),
+        ((None, None, None, Path("secret")), "--oauth-proxy"),
+        (("jwt:https://login.example.com", "github", "client", Path("secret")), "one of them"),
+    ],
+)
+def test_options_of_a_proxy_that_lack_another_are_an_error(options: Any, text: str) -> None:
+    with pytest.raises(CommandError, match=text):
+        verifier_of(*options)
+
+
+def test_without_keys_the_command_says_how_to_make_one(
+    secret: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TRIO_MCP_KEYS")
+    words = ["--oauth-proxy", "github", "--client-id", "client", "--client-secret-file", str(secret)]
+    assert main(["serve", "app.py", "--resource", RESOURCE, *words]) == Status.USAGE
+    assert unnamed(capsys.readouterr().err, "TRIO_MCP_KEYS", "token_bytes") == []

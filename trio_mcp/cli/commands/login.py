@@ -16,12 +16,12 @@ from ...auth.client.flow import NoBrowser
 from ...auth.client.logins import log_in
 from ...auth.client.options import open_system_browser
 from ...auth.client.stored import Login
-from ...base.regular_files import MAX_CONFIGURATION, read_regular
 from ...base.values import shown_url
 from ...errors import AuthorizationErrorKind
 from ..arguments import WholeNumber, json_option
 from ..command import CommandError, Status, command, run_command, translate_errors
 from ..connecting import GIVE_HEADER
+from ..protecting import secret_in
 from ..targets.logins import LoginUrl, check_server_url
 from ..terminal.output import log_to_stderr, note, show_json, show_lines
 from ..terminal.prompting import Terminal
@@ -102,17 +102,6 @@ async def logged_in(settings: auth.OAuth, url: str) -> Login:
             raise
         text = f"{error}; if the server takes a token, {GIVE_HEADER} to the other commands"
         raise CommandError(text, Status.REFUSED) from error
-
-
-def secret_in(path: Path) -> str:
-    """Return the secret in a file. Raises `CommandError`."""
-    try:
-        secret = read_regular(path, MAX_CONFIGURATION).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path} cannot be read: {error}", Status.UNREACHABLE) from error
-    if not secret:
-        raise CommandError(f"{path} is empty")
-    return secret
 
 
 def has_display() -> bool:

@@ -10,20 +10,19 @@ from contextlib import contextmanager
 from functools import partial, reduce, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import click
 
-from ... import auth as authorization
 from ...errors import ConfigurationError
 from ...http import Tls
-from ...http.authenticator import Authenticator
 from ...server.running import run_process
 from ...session import SharedServer, find_transport
 from ...session.options import WORKPLACE
 from ...stores.opening import VARIABLE as STORE_VARIABLE, has_namespaces
 from ..arguments import Seconds, TargetText, UrlPath, WholeNumber, format_option, header_option, level_option
 from ..command import CommandError, Status, command
+from ..protecting import check_one_resource, resource_of, verifier_of
 from ..targets.loading import lifespan_errors, load_python
 from ..targets.target import PythonTarget, Target, UrlTarget, read_target
 from ..terminal.output import set_up_logging
@@ -41,6 +40,8 @@ examples:
   trio-mcp serve travel.py --access-log --log-format json
   trio-mcp serve travel.py --resource https://mcp.example.com/mcp --auth jwt:https://login.example.com \\
       --required-scope travel:read --scope all
+  trio-mcp serve travel.py --resource https://mcp.example.com/mcp --oauth-proxy github --client-id Iv1.0123456789abcdef \\
+      --client-secret-file github-secret
   trio-mcp serve travel.py --port 8443 --certfile cert.pem --keyfile key.pem
   trio-mcp serve travel.py --store redis://cache:6379/0
   trio-mcp serve 'npx -y some-mcp-server'
@@ -66,6 +67,7 @@ OPTIONS_OF_ARGUMENTS: Final[Mapping[str, str]] = {
     "allowed_origins": "--allowed-origin",
     "resource": "--resource",
     "issuer": "--auth",
+    "tenant": "--oauth-proxy",
     "required": "--required-scope",
     "scopes": "--scope",
     "sessions": "--no-sessions",
@@ -159,18 +161,32 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
     help="The issuer of the access tokens, which are JWTs: the URL of an OAuth or OpenID provider; needs --resource.",
 )
 @click.option(
+    "--oauth-proxy",
+    "provider",
+    metavar="github|google|entra:TENANT",
+    help="Let users log in at this provider, in place of --auth; needs --resource, --client-id and --client-secret-file.",
+)
+@click.option("--client-id", metavar="ID", help="The id of this server at the provider of --oauth-proxy.")
+@click.option(
+    "--client-secret-file",
+    "secret_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A file with its secret.",
+)
+@click.option(
     "--required-scope",
     "required",
     multiple=True,
     metavar="SCOPE",
-    help="A scope that every access token needs; repeatable; needs --auth.",
+    help="A scope that every access token needs; repeatable; needs --resource.",
 )
 @click.option(
     "--scope",
     "scopes",
     multiple=True,
     metavar="SCOPE|all",
-    help="A scope that clients may ask for, or all that the file names; repeatable; needs --auth.",
+    help="A scope that clients may ask for, or all that the file names; repeatable; needs --resource.",
 )
 @click.option("--root-path", metavar="PATH", help="The path prefix under which a proxy publishes it.")
 @click.option(
@@ -200,6 +216,9 @@ def command_line(
     headers: Sequence[tuple[str, str]],
     resource: str | None,
     auth: str | None,
+    provider: str | None,
+    client_id: str | None,
+    secret_file: Path | None,
     required: Sequence[str],
     scopes: Sequence[str],
     root_path: str | None,
@@ -239,7 +258,8 @@ def command_line(
     by_path = paths_of(targets)
     use_store(store, len(by_path))
     with http_errors():
-        options["authenticate"] = resource_of(resource, auth, required, scopes)
+        verifier = verifier_of(auth, provider, client_id, secret_file)
+        options["authenticate"] = resource_of(resource, verifier, required, scopes)
         if by_path:
             check_one_resource(resource)
             return serve_by_path(by_path, dict(headers), options, debug=debug)
@@ -261,15 +281,6 @@ def use_store(given: str | None, servers: int) -> None:
         raise CommandError(
             f"a file is the store of one server, and these are {servers}: name the URL of a database, or one file in each server "
             "as ServiceOptions(store=...)"
-        )
-
-
-def check_one_resource(resource: str | None) -> None:
-    """Raise `CommandError` if several servers are given one resource."""
-    if resource is not None:
-        raise CommandError(
-            "--resource is the URL of one server: give each of several its own in its file, as "
-            "HttpOptions(authenticate=ProtectedResource(...))"
         )
 
 
@@ -298,35 +309,6 @@ def tls_of(certfile: str | None, keyfile: str | None) -> Tls | None:
             raise CommandError("--keyfile is the key of a certificate: give that with --certfile")
         return None
     return Tls(certfile, keyfile, os.environ.get(KEYFILE_VARIABLE))
-
-
-def resource_of(
-    resource: str | None, auth: str | None, required: Sequence[str] = (), scopes: Sequence[str] = ()
-) -> Authenticator | None:
-    """Return what authenticates the callers, if there is such an option.
-
-    Args:
-        scopes: those that clients may ask for; "all" alone for those of all tools, resources and prompts.
-
-    Raises:
-        CommandError: one of the two options is missing, or --auth is of an unknown kind.
-        TypeError, ValueError: see `ProtectedResource` and `jwt`.
-    """
-    if resource is None and auth is None:
-        if required or scopes:
-            raise CommandError("--required-scope and --scope are of access tokens: give --resource and --auth, too")
-        return None
-    if resource is None or auth is None:
-        raise CommandError(
-            "--resource and --auth need each other: the URL of this server, and the issuer of its tokens"
-        )
-    kind, _, issuer = auth.partition(":")
-    if kind != "jwt":
-        raise CommandError(
-            f"--auth {kind!r:.40} is unknown: write --auth jwt:https://login.example.com, or write a file for more"
-        )
-    offered: Sequence[str] | Literal["all"] = "all" if [*scopes] == ["all"] else scopes
-    return authorization.ProtectedResource(resource, authorization.jwt(issuer), scopes=offered, required=required)
 
 
 def paths_of(targets: Sequence[str]) -> dict[str, str]:
