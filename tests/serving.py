@@ -116,13 +116,17 @@ async def child(
 
 
 class HttpProcess:
-    """A script that serves HTTP when it is called with `http PORT`. Starting it again takes the port it had."""
+    """A script that serves HTTP when it is called with `http PORT`. Starting it again takes the port it had.
 
-    def __init__(self, script: Path, **environment: str) -> None:
+    Args:
+        port: by default a free one.
+    """
+
+    def __init__(self, script: Path, *, port: int = 0, **environment: str) -> None:
         self._script = script
         self._environment = {**os.environ, **IMPORTS, **environment}
         self._process: trio.Process | None = None
-        self._port = 0
+        self._port = port
 
     @property
     def url(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -67,12 +68,20 @@ class Storage:
         self.client = client_info
 
 
-async def read_a_note(url: str, mode: str) -> str:
-    """Log in with the client of the official SDK, and call a tool."""
+@asynccontextmanager
+async def official_client(
+    url: str, mode: str, user: Callable[[str], Awaitable[str]] = agree, storage: Storage | None = None
+) -> AsyncIterator[tuple[OfficialClient, OAuthClientProvider]]:
+    """Open the client of the official SDK, and yield it with what authenticates it.
+
+    Args:
+        user: does what a user does in a browser, and returns the URL of the redirect.
+        storage: of the tokens; by default a new one.
+    """
     redirects: list[str] = []
 
     async def open_page(url: str) -> None:
-        redirects.append(await agree(url))
+        redirects.append(await user(url))
 
     async def answer() -> AuthorizationCodeResult:
         query = parse_qs(urlsplit(redirects[-1]).query)
@@ -84,12 +93,18 @@ async def read_a_note(url: str, mode: str) -> str:
         application_type="native",
         token_endpoint_auth_method="none",
     )
-    auth = OAuthClientProvider(url, metadata, Storage(), open_page, answer)
+    auth = OAuthClientProvider(url, metadata, storage or Storage(), open_page, answer)
+    async with httpx2.AsyncClient(auth=auth, timeout=LIMIT) as http:
+        transport = streamable_http_client(url, http_client=http)
+        async with OfficialClient(transport, mode=mode) as client:
+            yield client, auth
+
+
+async def read_a_note(url: str, mode: str) -> str:
+    """Log in with the client of the official SDK, and call a tool."""
     with trio.fail_after(LIMIT):
-        async with httpx2.AsyncClient(auth=auth, timeout=LIMIT) as http:
-            transport = streamable_http_client(url, http_client=http)
-            async with OfficialClient(transport, mode=mode) as client:
-                result = await client.call_tool("read")
+        async with official_client(url, mode) as (client, _):
+            result = await client.call_tool("read")
     return str(result.content[0].text)
 
 

@@ -7,16 +7,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-import tomllib
-import venv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
 import pytest
 from processes import HERE, Target, command_of, over_http
-from serving import ROOT
 
 PACKAGES = {"@modelcontextprotocol/client": "2", "@modelcontextprotocol/server": "2", "@modelcontextprotocol/sdk": "1"}
 """The TypeScript SDK, with the first major version beside the second: it has the tasks of 2025-11-25."""
@@ -24,10 +21,7 @@ PACKAGES = {"@modelcontextprotocol/client": "2", "@modelcontextprotocol/server":
 HOSTS = {"@anthropic-ai/claude-code": "2", "@google/gemini-cli": "0"}
 """Hosts that list their servers without a login."""
 
-FASTMCP = ("fastmcp>=4", "fastmcp-tasks>=4")
-FRAMEWORKS = ("pydantic-ai-slim[mcp]>=2.66", "langchain>=1.5", "fastmcp>=4.0.11,<5", "openai-agents>=0.24")
 INSTALL_TIMEOUT = 60.0
-PIP_TIMEOUT = 240.0
 HOSTS_TIMEOUT = 240.0
 
 
@@ -89,46 +83,3 @@ def install(folder: Path, packages: Mapping[str, str], seconds: float) -> None:
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
         pytest.skip(f"npm could not install {', '.join(packages)}: {said[0] if said else error}")
-
-
-@pytest.fixture(scope="session")
-def fastmcp_python() -> str:
-    """The interpreter of an environment with FastMCP and its tasks, which does not fit into that of the tests.
-
-    It is made once, in the folder that `TRIO_MCP_FASTMCP_CACHE` names (else one for temporary files).
-    """
-    return python_with("fastmcp", FASTMCP)
-
-
-@pytest.fixture(scope="session")
-def frameworks_python() -> str:
-    """The same with frameworks for agents and what trio_mcp needs, in the folder that `TRIO_MCP_FRAMEWORKS_CACHE` names."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return python_with("frameworks", [*FRAMEWORKS, *project["dependencies"]])
-
-
-def python_with(name: str, packages: Sequence[str]) -> str:
-    """Return the interpreter of an environment that is made once, with these packages."""
-    default = Path(tempfile.gettempdir()) / f"trio_mcp_{name}"
-    folder = Path(os.environ.get(f"TRIO_MCP_{name.upper()}_CACHE", default))
-    folder.mkdir(parents=True, exist_ok=True)
-    python = folder / "venv" / "bin" / "python"
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # Written at the end: an install that broke off has none.
-        complete = folder / "complete"
-        if not complete.exists() or complete.read_text() != "\n".join(packages):
-            complete.unlink(missing_ok=True)
-            make_environment(python.parents[1], python, packages)
-            complete.write_text("\n".join(packages))
-    return str(python)
-
-
-def make_environment(folder: Path, python: Path, packages: Sequence[str]) -> None:
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=0", *packages]
-    try:
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run(pip, check=True, capture_output=True, timeout=PIP_TIMEOUT)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
-        pytest.skip(f"pip could not install {', '.join(packages)}: {said[-1] if said else error}")

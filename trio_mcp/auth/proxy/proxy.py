@@ -17,6 +17,7 @@ from ...http.authenticator import Move
 from ...protocol.sealing.request_state import MAKE_KEY, KeyRing
 from ...protocol.strict_json import dumps
 from ...session import Caller
+from ...session.options import WORKPLACE
 from ...types import JsonObject
 from ..addresses import is_loopback
 from ..server.claims import check_realm
@@ -190,7 +191,7 @@ class OAuthProxy(CachingVerifier):
 
 
 def _random_keys(resource: str) -> KeyRing:
-    """Return keys of this process, for a server on this machine. Raises `ValueError` for another."""
-    if not is_loopback(urlsplit(resource).hostname or ""):
-        raise ValueError(f"keys: set TRIO_MCP_KEYS, so that logins outlive this process. To make a key: {MAKE_KEY}")
+    """Return keys of this process, for a server on this machine. Raises `ValueError` for another, or several processes."""
+    if not is_loopback(urlsplit(resource).hostname or "") or WORKPLACE.get() is not None:
+        raise ValueError(f"keys: set TRIO_MCP_KEYS: every process needs the same keys. To make a key: {MAKE_KEY}")
     return KeyRing.random()
