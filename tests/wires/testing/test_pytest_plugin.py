@@ -211,4 +211,5 @@ def test_the_client_without_pytest_trio_is_an_error_that_names_it(tmp_path: Path
         tmp_path, *options, alone=True, conftest=SERVER, test_shop=TEST.format(mark="@pytest.mark.trio")
     )
     assert "the fixture mcp_client needs a test that runs in Trio: install pytest-trio" in printed
-    assert "2 errors" in printed and "AssertionError" not in printed
+    assert "2 errors" in printed
+    assert "AssertionError" not in printed

@@ -1,9 +1,9 @@
 """Serving an ASGI application from one process, from its first connection to an end in bounded time.
 
-The shutdown has four steps, each with a time limit: no connection is accepted any more, idle ones are closed, and requests that are
-on their way have half a second to come; `on_drain` notifies the app, and open requests continue, for at most `drain` seconds; the
-rest is cut, and may write for one more second; the app's lifespan ends, within three. A shield, or code that blocks the event loop,
-can delay each of them, which is why there is a hard end.
+The shutdown has four steps, each with a time limit: no connection is accepted any more, idle ones are closed, and requests that
+are on their way have half a second to come; `on_drain` notifies the app, and open requests continue, for at most `drain` seconds;
+the rest is cut, and may write for one more second; the app's lifespan ends, within three. A shield, or code that blocks the event
+loop, can delay each of them, which is why there is a hard end.
 """
 
 from __future__ import annotations
