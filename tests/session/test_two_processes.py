@@ -80,6 +80,120 @@ async def test_the_tasks_of_a_process_that_was_taken_for_dead_are_taken_over_aga
     assert work.runs == 2
 
 
+# the result of a task of another process (2025-11-25)
+
+
+@asynccontextmanager
+async def legacy_pair(work: Work) -> AsyncIterator[tuple[Process, LegacyTask, LegacyTask]]:
+    """A process that works on a task, and a client at each of two processes; that at the second one asks for the result."""
+    disk = Disk()
+    first, second = Process(disk, work), Process(disk, work)
+    async with first.task(LegacyTask) as task, second.task(LegacyTask) as elsewhere:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        elsewhere.id = task.id
+        yield first, task, elsewhere
+
+
+async def asked(task: LegacyTask) -> Any:
+    """Wait for the next question; return it."""
+    while True:
+        message = await task.talk.receive()
+        if message.get("method") == "elicitation/create":
+            return message
+
+
+async def test_the_result_of_a_task_is_waited_for_at_another_process_which_asks_its_questions(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    work = Work()
+    async with legacy_pair(work) as (_, task, elsewhere):
+        result = elsewhere.about("tasks/result")
+        for text in ("Keep it?", "Really?"):
+            question = await asked(elsewhere)
+            assert question["params"]["message"] == text
+            assert question["params"]["_meta"] == {"io.modelcontextprotocol/related-task": {"taskId": task.id}}
+            elsewhere.talk.answer(question, accept(value=True))
+        assert (await elsewhere.reply(result))["result"]["content"][0]["text"] == "1 accept accept"
+        assert await task.status() == "completed"
+    assert work.runs == 1
+
+
+async def test_a_question_that_is_answered_where_the_task_runs_is_withdrawn_elsewhere(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with legacy_pair(Work()) as (_, task, elsewhere):
+        result = elsewhere.about("tasks/result")
+        question = await asked(elsewhere)
+        await task.answer(True)
+        while (message := await elsewhere.talk.receive()).get("method") != "notifications/cancelled":
+            pass
+        assert message["params"]["requestId"] == question["id"]
+        elsewhere.talk.answer(await asked(elsewhere), accept(value=True))
+        assert (await elsewhere.reply(result))["result"]["content"][0]["text"] == "1 accept accept"
+
+
+async def test_the_error_of_a_client_at_another_process_is_raised_where_the_task_runs(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with legacy_pair(Work()) as (_, _, elsewhere):
+        result = elsewhere.about("tasks/result")
+        question = await asked(elsewhere)
+        elsewhere.talk.send({"id": question["id"], "error": {"code": -1, "message": "not today"}})
+        outcome = (await elsewhere.reply(result))["result"]
+        assert outcome["isError"]
+        assert "not today" in outcome["content"][0]["text"]
+
+
+async def test_a_request_for_the_result_goes_on_where_the_task_is_taken_over(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    work = Work()
+    async with legacy_pair(work) as (first, _, elsewhere):
+        result = elsewhere.about("tasks/result")
+        await asked(elsewhere)
+        first.store.crash()
+        for _ in range(2):
+            question = await asked(elsewhere)
+            elsewhere.talk.answer(question, accept(value=True))
+        assert (await elsewhere.reply(result))["result"]["content"][0]["text"] == "1 accept accept"
+    assert (work.charged, work.runs) == (1, 2)
+
+
+async def test_a_store_that_fails_for_a_while_is_waited_for_by_a_request_for_the_result(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    first, second = Process(disk, work), Process(disk, work)
+    async with first.task(LegacyTask) as task, second.task(LegacyTask) as elsewhere:
+        elsewhere.id = (await task.start("order"))["taskId"]
+        result = elsewhere.about("tasks/result")
+        question = await asked(elsewhere)
+        second.store.failing = True
+        await trio.sleep(5)
+        second.store.failing = False
+        elsewhere.talk.answer(question, accept(value=True))
+        elsewhere.talk.answer(await asked(elsewhere), accept(value=True))
+        assert (await elsewhere.reply(result))["result"]["content"][0]["text"] == "1 accept accept"
+
+
+async def test_an_answer_that_cannot_be_sent_on_is_asked_for_again_by_the_next_request_for_the_result(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    first, second = Process(disk, work), Process(disk, work)
+    async with first.task(LegacyTask) as task, second.task(LegacyTask) as elsewhere:
+        elsewhere.id = (await task.start("order"))["taskId"]
+        result = elsewhere.about("tasks/result")
+        question = await asked(elsewhere)
+        second.store.failing = True
+        elsewhere.talk.answer(question, accept(value=True))
+        assert (await elsewhere.reply(result))["error"]["code"] == SERVER_BUSY
+        second.store.failing = False
+        elsewhere.about("tasks/result")
+        assert (await asked(elsewhere))["params"]["message"] == "Keep it?"
+
+
 # calls that wait where they asked
 
 

@@ -17,15 +17,16 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import trio
 
-from ...errors import LimitExceeded
+from ...errors import LimitExceeded, PeerError, QuestionRejected
 from ...protocol.strict_json import dumps
 from ...runtime import Supervisor
 from ...storage import Expect, Put, Record, Remove, Store, StoreConflict, StoreError
-from ...types import JsonObject, Model
+from ...types import JsonObject, JsonValue, Model
+from ..calls.asks_requests import EXPECTED
 from ..calls.services import CallServices
 from .open_task import OpenTask
 from .record import KIND, TaskRecord, stored_key
@@ -48,20 +49,30 @@ ATTEMPTS: Final = 5
 CHANGES: Final = "the task changes at this moment; send the request again"
 
 
+class Rejection(NamedTuple):
+    """The error that a client has answered a question with."""
+
+    code: int
+    message: str
+    data: JsonValue = None
+
+
 class Letter(NamedTuple):
     """An answer, or a cancel.
 
     Attributes:
         task: the key of the task's record.
         question: the key of the question; None for a cancel.
-        answer: in the shape of the newest revision; None for a cancel.
+        answer: in the shape of the newest revision; None for a cancel, or a rejection.
         size: bytes of the answer as it was received.
+        rejection: what the client has sent in place of an answer; None if it is one.
     """
 
     task: str
     question: str | None = None
     answer: JsonObject | None = None
     size: int = 0
+    rejection: Rejection | None = None
 
     @property
     def key(self) -> str:
@@ -71,14 +82,18 @@ class Letter(NamedTuple):
 
     def record(self, expires_at: float) -> Record:
         """Return it as a record, which is only made where there is none yet."""
-        return Record(MAIL_KIND, self.key, dumps([self.question, self.answer, self.size]), "", expires_at)
+        # Without a rejection as earlier versions of this package have it.
+        said: list[JsonValue] = [self.question, self.answer, self.size]
+        if self.rejection is not None:
+            said.append([*self.rejection])
+        return Record(MAIL_KIND, self.key, dumps(said), "", expires_at)
 
     @classmethod
     def read(cls, record: Record) -> Letter:
         """Read a record. Raises `StoreError` for one that another version of this package wrote."""
         try:
-            question, answer, size = cast("tuple[str | None, JsonObject | None, int]", json.loads(record.value))
-            return cls(task_of(record), question, answer, size)
+            question, answer, size, *rest = cast("list[Any]", json.loads(record.value))
+            return cls(task_of(record), question, answer, size, Rejection(*rest[0]) if rest else None)
         except (TypeError, ValueError) as error:
             raise StoreError(f"an answer to a task is not one of this version: {error}") from None
 
@@ -200,7 +215,7 @@ class Mailbox:
 
 
 def answers_in(letter: Letter, task: OpenTask) -> Mapping[str, Model | Exception]:
-    """Return the answer in a letter by its key; nothing if the question is not open.
+    """Return the answer in a letter, or the error in its place, by its key; nothing if the question is not open.
 
     Raises:
         StoreError: it is no answer to this question; another version of this package wrote it.
@@ -208,6 +223,9 @@ def answers_in(letter: Letter, task: OpenTask) -> Mapping[str, Model | Exception
     asked = None if letter.question is None else task.questions.get(letter.question)
     if asked is None or letter.question is None:
         return {}
+    if letter.rejection is not None:
+        expected = EXPECTED[asked.question.kind]
+        return {letter.question: QuestionRejected(expected, PeerError(*letter.rejection))}
     try:
         return {letter.question: asked.question.answer_type.model_validate(letter.answer)}
     except ValueError as error:

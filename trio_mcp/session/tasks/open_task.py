@@ -140,6 +140,14 @@ class OpenTask:
         while self.shown_said < said and self.is_open:
             await self.wait_change()
 
+    async def answer(self, answers: Mapping[str, Model | Exception]) -> None:
+        """Hand answers, or what a client answered instead, to the lanes that asked. Raises `LimitExceeded`."""
+        await self.home.answer(self, answers)
+
+    def left_alone(self) -> None:
+        """Note that its questions go out on a stream no more."""
+        self.home.left_alone(self)
+
     async def wait_change(self) -> None:
         """Wait until something about it changes, or it is forgotten."""
         await self._changed.park()

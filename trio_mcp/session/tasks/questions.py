@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
+from ...base.groups import UnwrappedErrors
 from ...errors import Disconnected, LimitExceeded, LocalProtocolError, MalformedAnswer, QuestionRejected
 from ...protocol.jsonrpc import Encoded
 from ...runtime import Actor, Lane, Supervisor
@@ -17,13 +18,48 @@ from ...types import Model
 from ..calls.asks_requests import CallByRequests
 from ..calls.call import Call
 from ..calls.facts import Question, RequestFacts
+from ..calls.legs import OpenQuestion
 from .open_task import OpenTask
+from .record import TaskRecord
 
 PROMPT: Final = "elicit"
 """The kind of the questions that the user sees."""
 
 
-async def ask_until_over(task: OpenTask, call: Call, lane: Lane) -> None:
+class Asking(Protocol):
+    """A task whose questions are asked, which runs here or in another process.
+
+    Attributes:
+        questions: the open ones, by key.
+        is_open: more may be asked.
+        asker: who asks them; None while there is no one.
+    """
+
+    asker: object
+
+    @property
+    def record(self) -> TaskRecord: ...
+
+    @property
+    def questions(self) -> Mapping[str, OpenQuestion]: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    async def wait_change(self) -> None:
+        """Wait until something about it changes."""
+
+    def wake(self) -> None:
+        """Wake all who wait for a change."""
+
+    async def answer(self, answers: Mapping[str, Model | Exception]) -> None:
+        """Hand over answers, or what a client answered instead. Raises `LimitExceeded`."""
+
+    def left_alone(self) -> None:
+        """Note that its questions go out on a stream no more."""
+
+
+async def ask_until_over(task: Asking, call: Call, lane: Lane) -> None:
     """Ask what the task asks, in this call, until the task is over. Only one call at a time asks; others wait for the end.
 
     A cancel withdraws what is open on this stream; it stays open in the task, and the next call asks it again.
@@ -31,7 +67,7 @@ async def ask_until_over(task: OpenTask, call: Call, lane: Lane) -> None:
     try:
         await _ask_while(task, call, call, lane, {}, lambda: task.is_open)
     finally:
-        task.home.left_alone(task)
+        task.left_alone()
 
 
 async def ask_open_ones(
@@ -47,31 +83,30 @@ async def ask_open_ones(
 
 
 async def _ask_while(
-    task: OpenTask,
+    task: Asking,
     asker: object,
     call: Call,
     lane: Lane,
     asking: dict[str, trio.CancelScope],
     goes_on: Callable[[], bool],
 ) -> None:
-    async with trio.open_nursery() as nursery:
-        try:
-            while goes_on():
-                if task.asker in (None, asker):
-                    task.asker = asker
-                    _ask_new(task, call, lane, nursery, asking)
-                await task.wait_change()
-        finally:
-            if task.asker is asker:
-                task.asker = None
-                # Another call may ask from now on.
-                task.wake()
-        nursery.cancel_scope.cancel()
+    with UnwrappedErrors():
+        async with trio.open_nursery() as nursery:
+            try:
+                while goes_on():
+                    if task.asker in (None, asker):
+                        task.asker = asker
+                        _ask_new(task, call, lane, nursery, asking)
+                    await task.wait_change()
+            finally:
+                if task.asker is asker:
+                    task.asker = None
+                    # Another call may ask from now on.
+                    task.wake()
+            nursery.cancel_scope.cancel()
 
 
-def _ask_new(
-    task: OpenTask, call: Call, lane: Lane, nursery: trio.Nursery, asking: dict[str, trio.CancelScope]
-) -> None:
+def _ask_new(task: Asking, call: Call, lane: Lane, nursery: trio.Nursery, asking: dict[str, trio.CancelScope]) -> None:
     """Ask what is new, and withdraw what was answered elsewhere, or is no longer asked.
 
     Of those for the user one at a time goes out, as in any call; started together, Trio would send them in any order.
@@ -93,7 +128,7 @@ def _ask_new(
 
 
 async def _ask(
-    task: OpenTask, key: str, question: Question[Model], call: Call, lane: Lane, scope: trio.CancelScope
+    task: Asking, key: str, question: Question[Model], call: Call, lane: Lane, scope: trio.CancelScope
 ) -> None:
     answer: Model | Exception
     with scope:
@@ -104,7 +139,7 @@ async def _ask(
         except Disconnected:
             return
         try:
-            await task.home.answer(task, {key: answer})
+            await task.answer({key: answer})
         except LimitExceeded:
             if key in task.questions:
                 raise

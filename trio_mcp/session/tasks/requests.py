@@ -14,10 +14,8 @@ import trio
 from ...errors import LimitExceeded, RemoteProtocolError
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded
 from ...runtime import Actor, Lane
-from ...storage import StoreError
 from ...types import (
     EmptyResult,
-    JsonValue,
     ListTasksResult,
     Model,
     PaginatedRequestParams,
@@ -27,24 +25,17 @@ from ...types import (
 from ..calls.asks_rounds import decoded_answer
 from ..calls.call import Body, Call, Plan, Route
 from ..calls.facts import RequestFacts, ResumeMode
-from ..calls.failures import store_failure
-from .mail import MAIL_KIND, Letter, remove, send, wait_taken
+from .elsewhere import AskedElsewhere, answer_elsewhere, cancel_elsewhere
 from .open_task import OpenTask
 from .questions import ask_until_over, leave_to
-from .record import TaskOutcome, stored_key
-from .tasks import SeenTask, Tasks
+from .record import TaskOutcome
+from .tasks import SeenTask, Tasks, found
 
 PAGE: Final = 100
 """Tasks on a page of `tasks/list`."""
 
 CATCH_UP_SECONDS: Final = 10.0
 """Seconds for which an answer waits for its question, after a restart."""
-
-ANSWER_SECONDS: Final = 2.0
-"""For how long an answer waits until the process of the task has taken it. It will be taken, as it is stored."""
-
-CANCEL_SECONDS: Final = 10.0
-"""For how long a cancel waits until the process of the task has ended it."""
 
 P = TypeVar("P", bound=Model)
 TaskBody: TypeAlias = Callable[[Tasks, P, Call, Actor | Lane], Awaitable[Model | Encoded]]
@@ -99,28 +90,38 @@ async def run_result(tasks: Tasks, params: TaskRequestParams, call: Call, place:
 
     Raises:
         RemoteProtocolError: what that request would have failed with.
-        LimitExceeded: too many wait already, or another process works on the task.
+        LimitExceeded: too many wait already, or the store fails.
     """
     facts = call.facts
     seen = await found(tasks, facts, params.task_id)
-    if seen.open is not None:
+    if seen.record.outcome is None:
         caller = call.actor.caller
         tasks.waits.take(caller)
         try:
-            leave_to(seen.open, facts)
-            await ask_until_over(seen.open, call, place if isinstance(place, Lane) else Lane(place))
+            seen = await over(tasks, seen, call, place if isinstance(place, Lane) else Lane(place))
         finally:
             tasks.waits.give_back(caller)
-        ended = seen.open.shown.outcome is not None
-        seen = tasks.seen(seen.open) if ended else await found(tasks, facts, params.task_id)
     outcome = seen.record.outcome
-    if outcome is None:
-        raise LimitExceeded("the task runs in another process of this server; poll its state with tasks/get")
+    assert outcome is not None, "the task is over"
     if outcome.error is not None:
         raise RemoteProtocolError(outcome.error.message, code=outcome.error.code, data=outcome.error.data)
     if outcome.result is None:
         raise RemoteProtocolError("the task was cancelled", code=INTERNAL_ERROR)
     return facts.terms.codec.encode_task_payload("tools/call", outcome.result, params.task_id)
+
+
+async def over(tasks: Tasks, seen: SeenTask, call: Call, lane: Lane) -> SeenTask:
+    """Wait until a task is over, here or elsewhere, and ask its questions in this call; return it then."""
+    facts, task_id = call.facts, seen.record.id
+    while seen.record.outcome is None:
+        if seen.open is None:
+            await ask_until_over(AskedElsewhere(tasks, facts, seen.record), call, lane)
+        else:
+            leave_to(seen.open, facts)
+            await ask_until_over(seen.open, call, lane)
+        ended = seen.open is not None and seen.open.shown.outcome is not None
+        seen = tasks.seen(seen.open) if seen.open is not None and ended else await found(tasks, facts, task_id)
+    return seen
 
 
 async def run_list(tasks: Tasks, params: PaginatedRequestParams, call: Call, _place: Actor | Lane) -> Model:
@@ -173,61 +174,6 @@ async def run_update(tasks: Tasks, params: UpdateTaskRequestParams, call: Call, 
     return EmptyResult()
 
 
-async def answer_elsewhere(tasks: Tasks, facts: RequestFacts, seen: SeenTask, given: Mapping[str, JsonValue]) -> None:
-    """Send answers to the process that works on a task; return when it has taken them, or they are stored for it.
-
-    Raises:
-        RemoteProtocolError: -32602, an answer is malformed; none was sent.
-        LimitExceeded: the store fails.
-    """
-    key, codec = stored_key(seen.record), facts.terms.codec
-    letters = [
-        Letter(key, asked.key, decoded_answer(codec, asked.key, asked.method, given[asked.key]).wire(), facts.size)
-        for asked in seen.record.asked
-        if asked.key in given
-    ]
-    if not letters:
-        return
-
-    async def are_taken() -> bool:
-        left = [each for each in letters if await tasks.store.read(MAIL_KIND, each.key) is not None]
-        if left and (await found(tasks, facts, seen.record.id)).record.outcome is not None:
-            await remove(tasks.store, left)
-            return True
-        return not left
-
-    try:
-        await send(tasks.store, letters)
-        tasks.services.on_mail()
-        await wait_taken(are_taken, ANSWER_SECONDS)
-    except StoreError as error:
-        raise store_failure(tasks.services.records, error) from None
-
-
-async def cancel_elsewhere(tasks: Tasks, facts: RequestFacts, task_id: str, seen: SeenTask) -> SeenTask:
-    """Let the process that works on a task cancel it; return the task when it is over, or is worked on here.
-
-    Raises:
-        LimitExceeded: it is not over after `CANCEL_SECONDS`, or the store fails.
-    """
-    letter = Letter(stored_key(seen.record))
-
-    async def is_over() -> bool:
-        nonlocal seen
-        seen = await found(tasks, facts, task_id)
-        return seen.open is not None or seen.record.outcome is not None
-
-    try:
-        await send(tasks.store, [letter])
-        tasks.services.on_mail()
-        if not await wait_taken(is_over, CANCEL_SECONDS):
-            raise LimitExceeded("another process of this server cancels the task; look at its state in a moment")
-        await remove(tasks.store, [letter])
-    except StoreError as error:
-        raise store_failure(tasks.services.records, error) from None
-    return seen
-
-
 async def wait_asked(task: OpenTask, keys: Iterable[str]) -> None:
     """Wait until a task that this process has resumed asks again what it had asked before the restart.
 
@@ -241,22 +187,6 @@ async def wait_asked(task: OpenTask, keys: Iterable[str]) -> None:
             await task.wait_change()
         return
     raise LimitExceeded("the task was resumed, and has not come to its questions again; send the answers again later")
-
-
-async def found(tasks: Tasks, facts: RequestFacts, task_id: str) -> SeenTask:
-    """Return a task of this caller.
-
-    Raises:
-        RemoteProtocolError: -32602, there is none.
-    """
-    seen = await tasks.find(facts, task_id)
-    if seen is None:
-        raise unknown_task()
-    return seen
-
-
-def unknown_task() -> RemoteProtocolError:
-    return RemoteProtocolError("Unknown task: there is no such task, or its time is over", code=INVALID_PARAMS)
 
 
 def encoded_task(tasks: Tasks, facts: RequestFacts, seen: SeenTask) -> Encoded:

@@ -25,7 +25,9 @@ from typing import NamedTuple, cast
 import trio
 
 from ...base.shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
+from ...errors import RemoteProtocolError
 from ...protocol.codec.tasks import TaskState
+from ...protocol.jsonrpc import INVALID_PARAMS
 from ...protocol.shown_text import dump_shown
 from ...runtime import CancelReason
 from ...runtime.quota import Quota
@@ -360,3 +362,19 @@ class Tasks:
 
     def __repr__(self) -> str:
         return f"<Tasks open={len(self)}>"
+
+
+async def found(tasks: Tasks, facts: RequestFacts, task_id: str) -> SeenTask:
+    """Return a task of this caller.
+
+    Raises:
+        RemoteProtocolError: -32602, there is none.
+    """
+    seen = await tasks.find(facts, task_id)
+    if seen is None:
+        raise unknown_task()
+    return seen
+
+
+def unknown_task() -> RemoteProtocolError:
+    return RemoteProtocolError("Unknown task: there is no such task, or its time is over", code=INVALID_PARAMS)
