@@ -53,7 +53,7 @@ fuzz: $(STAMPS)/dev  ## try hostile messages in both roles for FUZZ_SECONDS
 sweep: $(STAMPS)/dev  ## interrupt every conversation at every step
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/sweep --every-step
 
-chaos: $(STAMPS)/dev  ## let everything go wrong with two processes on one store for CHAOS_SECONDS, and count effects
+chaos: $(STAMPS)/dev  ## let everything go wrong with processes on each store for CHAOS_SECONDS, and count effects
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/long/test_chaos.py --chaos-seconds $(CHAOS_SECONDS) $(CHAOS_FLAGS)
 
 long: $(STAMPS)/dev  ## run the tests that take hours: the whole contract everywhere, mutants

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from chaos.stores import InFile, InServer
+
 if TYPE_CHECKING:
     from chaos.world import World
 
@@ -51,15 +53,20 @@ async def lock(world: World, random: Random) -> None:
     """Keep the database locked, as another program may."""
     seconds = random.choice((0.1, 0.5, 1, 2.5, 3.5, 5.5, 8))
     world.story.tell(f"the database is locked for {seconds} s")
-    await hold(world.store, seconds)
+    await hold(file_of(world), seconds)
 
 
 async def slow(world: World, random: Random) -> None:
     """Keep the database locked most of the time."""
     world.story.tell("the database is slow")
     for _ in range(random.randint(5, 15)):
-        await hold(world.store, random.uniform(0.05, 0.4))
+        await hold(file_of(world), random.uniform(0.05, 0.4))
         await trio.sleep(random.uniform(0.01, 0.1))
+
+
+def file_of(world: World) -> Path:
+    assert isinstance(world.store, InFile)
+    return world.store.path
 
 
 async def hold(path: Path, seconds: float) -> None:
@@ -83,8 +90,9 @@ async def hold(path: Path, seconds: float) -> None:
 async def full(world: World, random: Random) -> None:
     """Let the files of a process grow no further for a while."""
     process, seconds = random.choice(world.processes), random.uniform(0.5, 4)
-    log = Path(f"{world.store}-wal")
-    size = max(each.stat().st_size if each.exists() else 0 for each in (world.store, log, world.ledger_path))
+    file = file_of(world)
+    files = (file, Path(f"{file}-wal"), world.ledger_path)
+    size = max(each.stat().st_size if each.exists() else 0 for each in files)
     spare = random.choice((0, 8192, 65536))
     world.story.tell(f"{process} may write {spare} bytes more, for {seconds:.1f} s")
     with process.limited(size + spare):
@@ -96,7 +104,7 @@ async def vanish(world: World, random: Random) -> None:
     how = random.choice(("one", "all", "folder", "moved", "replaced"))
     world.story.tell(f"lock files vanish: {how}")
     try:
-        do_away(Path(f"{world.store}.nodes"), how)
+        do_away(Path(f"{file_of(world)}.nodes"), how)
     except FileNotFoundError:
         world.story.tell("they had vanished already")
     await trio.lowlevel.checkpoint()
@@ -131,25 +139,68 @@ async def take_over(world: World, random: Random) -> None:
     await (kill if random.random() < 0.5 else terminate)(world, random)
 
 
-FAULTS: Final[dict[Fault, int]] = {
-    kill: 5,
-    terminate: 3,
-    pause: 2,
-    lock: 4,
-    slow: 3,
-    full: 3,
-    vanish: 2,
-    take_over: 3,
-    jump: 2,
+def server_of(world: World) -> InServer:
+    assert isinstance(world.store, InServer)
+    return world.store
+
+
+async def restart_store(world: World, random: Random) -> None:
+    """Kill the server of the store, and start it again."""
+    seconds = random.choice((0.0, 0.5, 1, 2, 4))
+    async with world.store_lock:
+        world.story.tell(f"the store is killed, and started again after {seconds} s")
+        await trio.to_thread.run_sync(server_of(world).kill, limiter=LOCKS)
+        # Also when the faults end: the store must be there then.
+        with trio.CancelScope(shield=True):
+            await trio.sleep(seconds)
+            await trio.to_thread.run_sync(server_of(world).start, limiter=LOCKS)
+
+
+async def freeze_store(world: World, random: Random) -> None:
+    """Let the server of the store stand still."""
+    seconds = random.choice((0.1, 0.5, 1, 2, 4))
+    async with world.store_lock:
+        world.story.tell(f"SIGSTOP the store for {seconds} s")
+        server_of(world).freeze()
+        try:
+            await trio.sleep(seconds)
+        finally:
+            server_of(world).thaw()
+
+
+async def cut_connections(world: World, random: Random) -> None:
+    """Close all connections to the store."""
+    async with world.store_lock:
+        world.story.tell("all connections to the store are closed")
+        await trio.to_thread.run_sync(server_of(world).cut, limiter=LOCKS)
+
+
+async def stop_for_long(world: World, random: Random) -> None:
+    """Stop a process for longer than its lease, so that another one buries it."""
+    process, seconds = random.choice(world.processes), random.uniform(2, 5)
+    world.story.tell(f"SIGSTOP {process} for {seconds:.1f} s")
+    with process.stopped():
+        await trio.sleep(seconds)
+
+
+OF_PROCESSES: Final[dict[Fault, int]] = {kill: 5, terminate: 3, pause: 2, jump: 2}
+OF_FILES: Final[dict[Fault, int]] = {**OF_PROCESSES, lock: 4, slow: 3, full: 3, vanish: 2, take_over: 3}
+OF_SERVERS: Final[dict[Fault, int]] = {
+    **OF_PROCESSES,
+    stop_for_long: 4,
+    restart_store: 3,
+    freeze_store: 3,
+    cut_connections: 3,
 }
 """How often each is drawn, among all."""
 
 
 async def harm(world: World, random: Random) -> None:
     """Let faults happen, some at the same time, until this is cancelled."""
+    faults = OF_SERVERS if isinstance(world.store, InServer) else OF_FILES
     async with trio.open_nursery() as nursery:
         while True:
             await trio.sleep(random.choice((0.1, 0.5, 1, 1.5, 2.5)))
-            (fault,) = random.choices(list(FAULTS), list(FAULTS.values()))
+            (fault,) = random.choices(list(faults), list(faults.values()))
             # Drawn now, so that what a fault draws does not depend on what else happens meanwhile.
             nursery.start_soon(fault, world, Random(random.random()))

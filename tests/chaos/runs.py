@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from chaos.operations import KINDS, Operation
+from chaos.stores import STORES
 from chaos.world import BrokenPromises, World
 
 RUN_SECONDS: Final = 15.0
@@ -22,8 +23,8 @@ MINUTE: Final = 60.0
 """Seconds in which some operations of each kind have to succeed."""
 
 
-def runs(folder: Path, config: pytest.Config, seconds: float) -> None:
-    """Run for about `seconds`, or the time of the option, and print how the operations ended."""
+def runs(folder: Path, config: pytest.Config, store: str, seconds: float) -> None:
+    """Run on the store of this name for about `seconds`, or the time of the option, and print how the operations ended."""
     seconds = config.getoption("--chaos-seconds") or seconds
     seed = config.getoption("--chaos-seed")
     seed = SystemRandom().randrange(2**32) if seed is None else seed
@@ -32,9 +33,11 @@ def runs(folder: Path, config: pytest.Config, seconds: float) -> None:
     while (left := end - time.monotonic()) > 0.1 * RUN_SECONDS:
         home = folder / str(seed)
         home.mkdir()
-        world = World(home, seed)
+        kept = STORES[store](home)
+        world = World(home, seed, kept)
         try:
-            trio.run(world.run, min(RUN_SECONDS, left))
+            with kept.running():
+                trio.run(world.run, min(RUN_SECONDS, left))
         except BrokenPromises as broken:
             pytest.fail(f"{broken}\n\nthe logs are in {home}; again: --chaos-seed {seed}", pytrace=False)
         ends += world.ends

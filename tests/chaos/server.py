@@ -1,4 +1,4 @@
-"""The server of a chaos run, as one process of several: `python server.py PORT HOME`.
+"""The server of a chaos run, as one process of several: `python server.py PORT HOME`, with the store of `TRIO_MCP_STORE`.
 
 `HOME/clock-PORT` holds how far its clock is off, as a C double. The tools have two effects, `charge` and `ship`, and most ask in
 between.
@@ -33,7 +33,7 @@ from chaos.ledger import Ledger  # noqa: E402
 from trio_mcp import Context, Server, ServiceOptions, TaskOptions  # noqa: E402
 
 ledger = Ledger(HOME / "ledger")
-options = ServiceOptions(store=str(HOME / "state.db"), tasks=TaskOptions(poll_interval=0.2))
+options = ServiceOptions(tasks=TaskOptions(poll_interval=0.2))
 server = Server("chaos", version="1", options=options)
 
 

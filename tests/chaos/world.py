@@ -27,11 +27,11 @@ from serving import IMPORTS
 from chaos.faults import harm
 from chaos.ledger import Ledger
 from chaos.operations import KINDS, End, Operation
+from chaos.stores import ChaosStore
 from chaos.story import Story, merged
 
 SERVER: Final = Path(__file__).parent / "server.py"
 TESTS: Final = Path(__file__).parents[1]
-PROCESSES: Final = 2
 CLIENTS: Final = 5
 """Operations at a time."""
 
@@ -50,18 +50,20 @@ class ServerProcess:
 
     Attributes:
         slow_ends: how often it had to be killed, as it did not end after SIGTERM.
-        crashes: the statuses with which it has ended by itself.
+        crashes: the statuses with which it has ended by itself after it had listened.
     """
 
-    def __init__(self, home: Path, port: int, key: str) -> None:
+    def __init__(self, home: Path, port: int, key: str, store: str) -> None:
         self.port = port
         self._home = home
         self._environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([IMPORTS["PYTHONPATH"], str(TESTS)]),
             "TRIO_MCP_KEYS": key,
+            "TRIO_MCP_STORE": store,
         }
         self._process: subprocess.Popen[bytes] | None = None
+        self._has_listened = False
         self._lock = trio.Lock()
         self.slow_ends = 0
         self.crashes: list[int] = []
@@ -75,10 +77,11 @@ class ServerProcess:
         async with self._lock:
             with trio.fail_after(START):
                 while self._process is None or not await listens(self.port):
-                    # One that cannot open its store, as it is locked, ends, and is started again.
+                    # One that cannot open its store, as it is locked or away, ends, and is started again.
                     if self._process is None or self._process.poll() is not None:
-                        self._process = self._started()
+                        self._process, self._has_listened = self._started(), False
                     await trio.sleep(0.05)
+                self._has_listened = True
 
     def _started(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(SERVER), str(self.port), str(self._home)]
@@ -94,7 +97,7 @@ class ServerProcess:
                 process, self._process = self._process, None
                 if process is None:
                     return
-                if process.poll() is not None:
+                if process.poll() is not None and self._has_listened:
                     self.crashes.append(process.returncode)
                 process.send_signal(number)
                 # It may be stopped.
@@ -171,20 +174,22 @@ class World:
     Args:
         home: an empty folder.
         seed: what is drawn comes from it.
+        store: where the processes keep what outlives them.
 
     Attributes:
         story: the faults.
         ends: how the operations ended.
     """
 
-    def __init__(self, home: Path, seed: int) -> None:
+    def __init__(self, home: Path, seed: int, store: ChaosStore) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.store = home / "state.db"
+        self.store = store
+        self.store_lock = trio.Lock()
         self.ledger_path = home / "ledger"
         self.ledger = Ledger(self.ledger_path)
         key = base64.urlsafe_b64encode(self.random.randbytes(32)).decode()
-        self.processes = [ServerProcess(home, port, key) for port in free_ports(PROCESSES)]
+        self.processes = [ServerProcess(home, port, key, store.url) for port in free_ports(store.processes)]
         self.operations: list[Operation] = []
         self.story = Story("fault")
         self.begin = time.monotonic()
@@ -231,7 +236,7 @@ class World:
             await operation.run()
 
     async def _heal(self) -> None:
-        """End all faults. A running process may stay: when it started, it took over the work of its predecessor."""
+        """End the faults of the processes. One that runs may stay: it takes over the work of those that have ended."""
         self.story.tell("all is well again")
         for process in self.processes:
             process.set_clock(0.0)

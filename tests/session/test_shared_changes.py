@@ -18,7 +18,10 @@ from task_talk import DECLARES, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Server, ServiceOptions
-from trio_mcp.session.changes import MOST_UNSENT
+from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.session.changes import MOST_UNSENT, TOPIC
+from trio_mcp.storage import Notice
+from trio_mcp.stores.sealed import notice_place
 
 LIMIT = 5.0
 PAGE = "pages://home"
@@ -147,6 +150,33 @@ async def test_where_notices_may_be_lost_everything_counts_as_changed(why: str) 
             first.server.resource_updated(f"pages://{number}{'x' * 1900 if why == 'too long' else ''}")
         await wait_all_tasks_blocked()
         assert sorted(second.news()) == ["notifications/resources/updated", "notifications/tools/list_changed"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"5", b"null", b"{}", b"[]", b'["a", ["tools"], null]', b'["a", "tools", 5]', b"[" * 4000, b"\xff"],
+    ids=[
+        "a number",
+        "null",
+        "an object",
+        "no member",
+        "a kind that is a list",
+        "a URI that is none",
+        "deep",
+        "no text",
+    ],
+)
+async def test_a_notice_of_another_version_counts_as_a_change_of_everything(content: bytes) -> None:
+    disk = NoticingDisk()
+    async with pair(disk) as (_, second):
+        second.listen(toolsListChanged=True)
+        await wait_all_tasks_blocked()
+        second.news()
+        vault = Vault(KEYS)
+        for listener in disk.listeners:
+            listener.send_nowait(Notice(TOPIC, vault.seal(content, notice_place(TOPIC))))
+        await wait_all_tasks_blocked()
+        assert second.news() == ["notifications/tools/list_changed"]
 
 
 async def test_a_process_that_cannot_listen_tries_again_and_counts_everything_as_changed(

@@ -145,3 +145,18 @@ async def test_a_name_that_was_buried_is_a_lapse_and_the_next_name_takes_its_pla
         made.joined("b", b"")
         assert list(made.nodes) == ["b"]
     assert "taken for dead" in caplog.text
+
+
+async def test_an_answer_that_makes_no_sense_ends_no_process_and_the_lease_is_renewed_again(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def renew(_nodes: Mapping[str, bytes]) -> Renewal:
+        raise TypeError("this is no renewal")
+
+    usual = server.renew
+    async with running(server) as made:
+        made._renew = renew  # noqa: SLF001
+        await until(lambda: "this is no renewal" in caplog.text)
+        made._renew = usual  # noqa: SLF001
+        before = len(server.renewals)
+        await until(lambda: len(server.renewals) > before)

@@ -124,12 +124,12 @@ class SharedChanges:
                 self._deliver_one(notice.content)
 
     def _deliver_one(self, content: bytes) -> None:
-        try:
-            node, kind, uri = cast("tuple[str, str, str | None]", json.loads(content))
-        except ValueError:
+        said = decoded(content)
+        if said is None:
             # Of another version of this package.
             self._deliver_all()
             return
+        node, kind, uri = said
         if node == self._node():
             return
         self._processes.heard()
@@ -143,3 +143,16 @@ class SharedChanges:
     def _deliver_all(self) -> None:
         self._on_mail()
         self._subscriptions.deliver_all()
+
+
+def decoded(content: bytes) -> tuple[str, str, str | None] | None:
+    """Return the process, the kind and the URI that a notice names; None if it is not one of this version."""
+    try:
+        said = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    match said:
+        case [str(node), str(kind), str() | None as uri]:
+            return node, kind, uri
+        case _:
+            return None

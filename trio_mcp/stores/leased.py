@@ -144,7 +144,7 @@ class LeasedStore(ABC, Generic[R]):
         try:
             for node in self.leases.nodes:
                 self._ask(self._burial(node, may_bury=True, is_own=True))
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001  whatever a driver raises: the process ends
             logger.warning("the store does not know that this process has ended, and waits for its lease: %s", error)
         self._lease_connection.close()
 

@@ -156,6 +156,8 @@ class Leases:
             self.renew()
         except StoreError as error:
             self._records.log("a lease cannot be renewed: %s", error)
+        except Exception as error:  # noqa: BLE001  whatever a driver raises: it is no reason to end the server
+            self._records.log("a lease cannot be renewed", exc_info=error)
 
 
 @asynccontextmanager

@@ -84,6 +84,9 @@ class Listening:
             except StoreError as error:
                 self._records.log("notices of other processes are missed: %s", error)
                 self._stopped.wait(RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001  whatever a driver raises: it is no reason to end the server
+                self._records.log("notices of other processes are missed", exc_info=error)
+                self._stopped.wait(RETRY_SECONDS)
             subscription = None
         self._records.close()
 
