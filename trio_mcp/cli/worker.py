@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from ..session.options import WORKPLACE, Workplace
 from . import main
+from .worker_folder import FolderLock
 
 VARIABLE: Final = "TRIO_MCP_WORKER"
 """The variable that makes a process a worker, with `WorkerFacts` as JSON. It is taken out of the environment: programs that tools
@@ -62,8 +63,14 @@ def run() -> int:
     os.set_inheritable(facts.parent, False)
     threading.Thread(target=end_with_parent, args=(facts.parent,), name="trio_mcp parent", daemon=True).start()
     take_sockets(facts.sockets)
-    WORKPLACE.set(Workplace(Path(facts.folder), facts.announces))
-    return main()
+    folder = Path(facts.folder)
+    lock = FolderLock(folder)
+    WORKPLACE.set(Workplace(folder, facts.announces))
+    try:
+        return main()
+    finally:
+        # The parent may have been killed.
+        lock.leave()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ on the sockets as on those of systemd, and says as to systemd when it is ready a
     a worker is not heard of for TURN_SECONDS   kills it
     SIGHUP                                      replaces one after the other: the new one is ready before the old one is to end
     SIGTERM, SIGINT                             passes the signal on, and ends when all have ended
-    it is killed                                the workers notice the end of a pipe, and end as after SIGTERM
+    it is killed                                the workers notice the end of a pipe, and end as after SIGTERM; the last
+                                                one removes the folder
 """
 
 from __future__ import annotations
@@ -19,12 +20,9 @@ import fcntl
 import json
 import logging
 import os
-import secrets
 import signal
 import subprocess
 import sys
-import tempfile
-from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,10 +33,10 @@ import trio
 
 from ..base.backoff import STABLE_AFTER, Backoff
 from ..base.service_notices import notify
-from ..session.options import Workplace
 from ..session.transport import ListeningTransport, find_transport
 from .command import CommandError, Status
 from .worker import VARIABLE, WorkerFacts
+from .worker_folder import worker_folder
 
 logger = logging.getLogger("trio_mcp.workers")
 
@@ -59,8 +57,6 @@ STOPPING: Final = b"STOPPING=1"
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 OWN: Final = ("WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 """Variables for the parent alone."""
-MOST_FOLDER: Final = 80
-"""Bytes of the path of the folder: sockets are in it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -337,13 +333,8 @@ def serve_with_workers(words: Sequence[str], many: int, host: str, port: int, dr
         CommandError: there are no workers on this system, or no place for their folder.
     """
     check_many(many)
-    with tempfile.TemporaryDirectory(prefix="trio-mcp-", ignore_cleanup_errors=True) as folder:
-        if len(folder) > MOST_FOLDER:
-            raise CommandError(
-                f"the path of {folder} is too long for sockets: set TMPDIR to a shorter one", Status.UNREACHABLE
-            )
-        write_keys(Path(folder))
-        return trio.run(serve_in, Path(folder), words, many, host, port, drain)
+    with worker_folder() as folder:
+        return trio.run(serve_in, folder, words, many, host, port, drain)
 
 
 async def serve_in(folder: Path, words: Sequence[str], many: int, host: str, port: int, drain: float) -> int:
@@ -354,10 +345,3 @@ async def serve_in(folder: Path, words: Sequence[str], many: int, host: str, por
         for sock in sockets:
             sock.close()
         return await workers.run(signals)
-
-
-def write_keys(folder: Path) -> None:
-    """Write keys for the store of servers that name none."""
-    keys = Workplace(folder, announces=False).keys_file
-    keys.touch(0o600)
-    keys.write_text(urlsafe_b64encode(secrets.token_bytes(32)).decode())

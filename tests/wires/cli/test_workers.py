@@ -96,12 +96,25 @@ async def test_a_signal_ends_all_workers_and_leaves_no_folder(short: Path, numbe
         assert files(short) == {}
 
 
-async def test_workers_end_when_their_parent_is_killed(short: Path) -> None:
+async def test_workers_end_when_their_parent_is_killed_and_leave_no_folder(short: Path) -> None:
     async with serving(short, "--drain", "1") as crew:
         workers = crew.pids
         crew.process.kill()
         await crew.hear("SIGTERM: draining", times=3, seconds=2)
         await gone(workers)
+        assert files(short) == {}
+
+
+async def test_a_start_removes_what_a_parent_and_workers_left_that_were_all_killed(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        workers = crew.pids
+        crew.process.kill()
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        await gone(workers)
+        (left,) = files(short)
+    async with serving(short, workers=2):
+        assert left not in files(short)
 
 
 async def test_a_worker_whose_event_loop_does_not_turn_is_killed_and_replaced(short: Path) -> None:
