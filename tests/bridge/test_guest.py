@@ -179,3 +179,25 @@ def test_two_loops_of_a_thread_do_not_share_a_run() -> None:
     finally:
         first.close()
         second.close()
+
+
+def test_a_run_that_another_library_has_started_as_a_guest_is_named_by_trio() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        trio.lowlevel.start_guest_run(
+            trio.sleep,
+            0.05,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            done_callback=ended.set_result,
+            host_uses_signal_set_wakeup_fd=True,
+        )
+        with pytest.raises(RuntimeError, match="from inside a run"):
+            await hold_guest()
+        (await ended).unwrap()
+        # It has taken nothing from the next one.
+        guest = await hold_guest()
+        guest.release()
+        await guest.wait_ended()
+
+    run(main)

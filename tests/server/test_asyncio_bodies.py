@@ -461,6 +461,16 @@ async def _group_of_asyncio() -> None:
         await trio.lowlevel.checkpoint()
 
 
+async def _future_of_asyncio() -> None:
+    await asyncio.get_event_loop().create_future()
+
+
+async def _lock_of_asyncio() -> None:
+    lock = asyncio.Lock()
+    await lock.acquire()
+    await lock.acquire()
+
+
 async def _nursery() -> None:
     async with trio.open_nursery():
         pass
@@ -479,6 +489,8 @@ MISTAKES: dict[str, tuple[bool, Callable[[], Awaitable[object]], str]] = {
     "asyncio in a Trio tool": (False, lambda: asyncio.sleep(0.01), "asyncio=True"),
     "a timeout of asyncio in a Trio tool": (False, _timeout_of_asyncio, "asyncio=True"),
     "a task group of asyncio in a Trio tool": (False, _group_of_asyncio, "asyncio=True"),
+    "a future of asyncio in a Trio tool": (False, _future_of_asyncio, "asyncio=True"),
+    "a lock of asyncio in a Trio tool": (False, _lock_of_asyncio, "asyncio=True"),
     "trio.sleep in an asyncio tool": (True, _trio_sleep, "runs on asyncio"),
     "a nursery in an asyncio tool": (True, _nursery, "runs on asyncio"),
     "fail_after in an asyncio tool": (True, _fail_after, "runs on asyncio"),
@@ -498,6 +510,23 @@ def test_code_of_the_other_loop_fails_with_what_to_write(run: Run, mistake: str)
         assert advice in (await client.call_tool("mistaken")).text
 
     run(talk(server, "modern", test))
+
+
+def test_a_trio_tool_in_an_asyncio_program_that_calls_asyncio_run_fails_with_what_to_write() -> None:
+    server = Server("mistaken")
+
+    @server.tool
+    async def mistaken() -> None:
+        waiting = asyncio.sleep(0)
+        try:
+            asyncio.run(waiting)
+        finally:
+            waiting.close()
+
+    async def test(client: Client) -> None:
+        assert "to_asyncio.run" in (await client.call_tool("mistaken")).text
+
+    in_program(talk(server, "modern", test))
 
 
 def test_authenticate_and_routes_of_an_asyncio_server_run_on_asyncio(run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import runpy
 import signal
 import threading
 from collections.abc import AsyncIterator, Mapping
@@ -17,6 +18,7 @@ from asgi_peer import modern_call
 from asyncio_peer import Peer, call, get, post, run, shop, until
 
 from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
+from trio_mcp.base import forks
 from trio_mcp.bridge.guest import current_guest
 from trio_mcp.http.authenticator import Authenticator
 from trio_mcp.runtime import Limits
@@ -329,6 +331,21 @@ def test_the_tree_of_each_application_is_logged_at_a_signal_that_would_end_the_h
 
     run(main)
     assert [*map(str, logged())] == ["shop", "garden", "second", "shop", "garden"]
+
+
+def test_where_the_system_has_no_such_signal_and_no_forks_the_application_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on Windows."""
+    monkeypatch.delattr(signal, "SIGUSR1")
+    monkeypatch.delattr(os, "register_at_fork")
+    assert runpy.run_path(forks.__file__)["generation"] == 0
+
+    async def main() -> None:
+        async with (app := asgi_app(shop())).lifespan():
+            assert (await call("count").request(app))[0] == 200
+
+    run(main)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no SIGUSR1")

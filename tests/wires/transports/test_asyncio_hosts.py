@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,15 +11,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 import trio
+import uvicorn
 from asgi_peer import JSON_HEADERS, modern_call
 from serving import IMPORTS, free_port
 
-from trio_mcp import Client, accept
+from trio_mcp import Client, Server, accept
 from trio_mcp.errors import Unreachable
+from trio_mcp_transports.http import asgi_app
 
 HERE = Path(__file__).parent
 BOUND = 60.0
@@ -220,6 +224,41 @@ async def test_other_hosts_serve_both_eras_and_end_the_server_before_the_pool(na
             await host.noted("host ended")
             assert host.notes[-3:] == ["cancelled", "server ended, pool open", "host ended"]
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("way", ["drain", "lifespan"])
+async def test_a_host_outside_of_the_main_thread_ends_although_a_stream_is_open(way: str) -> None:
+    mcp = asgi_app(Server("shop"))
+    port = free_port()
+    options: dict[str, Any] = (
+        {"lifespan": "off"} if way == "drain" else {"lifespan": "on", "timeout_graceful_shutdown": 1}
+    )
+    host = uvicorn.Server(uvicorn.Config(mcp, port=port, log_level="critical", **options))
+    loops, ended = list[asyncio.AbstractEventLoop](), trio.Event()
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        await host.serve()
+
+    async def drain() -> None:
+        await mcp.drain(1)
+
+    async def serve_in_a_thread() -> None:
+        await trio.to_thread.run_sync(asyncio.run, serve(), abandon_on_cancel=True)
+        ended.set()
+
+    with trio.fail_after(BOUND):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_in_a_thread)
+            while not host.started:  # noqa: ASYNC110  it is set in the thread
+                await trio.sleep(0.01)
+            async with Client.connect(f"http://127.0.0.1:{port}/mcp", mode="legacy") as client:
+                await client.ping()
+                if way == "drain":
+                    draining = asyncio.run_coroutine_threadsafe(drain(), loops[0])
+                    await trio.to_thread.run_sync(draining.result)
+                host.should_exit = True
+                await ended.wait()
 
 
 async def test_a_reload_of_uvicorn_ends_an_open_stream_and_serves_the_new_file(tmp_path: Path) -> None:
