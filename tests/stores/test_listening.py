@@ -31,7 +31,7 @@ class Failing:
 class Speaking(Failing):
     """The next connection."""
 
-    def receive(self, seconds: float) -> Sequence[bytes]:  # noqa: ARG002
+    def receive(self, seconds: float) -> Sequence[bytes]:
         self._may_fail.clear()
         return [notice_bytes("topic", b"content")]
 

@@ -367,10 +367,8 @@ async def test_a_client_sends_its_context_and_baggage(exported: Exported) -> Non
 async def test_the_context_around_a_connection_is_a_link_beside_that_in_meta(exported: Exported) -> None:
     async with talk_to(shop()) as talk:
         with trace.get_tracer("http").start_as_current_span("POST") as carrying:
-            sent = talk.ask("tools/call", meta=meta(traceparent=PARENT), name="count", arguments={})
-            other = talk.ask("tools/call", name="count", arguments={})
-        await talk.reply_to(sent)
-        await talk.reply_to(other)
+            await talk.reply_to(talk.ask("tools/call", meta=meta(traceparent=PARENT), name="count", arguments={}))
+            await talk.reply_to(talk.ask("tools/call", name="count", arguments={}))
     with_meta, without = exported.named("tools/call count", SpanKind.SERVER)
     assert f"{id_of(with_meta):032x}" == TRACE
     assert [link.context.span_id for link in with_meta.links] == [carrying.get_span_context().span_id]

@@ -252,6 +252,15 @@ LOG_CONTEXT: Final[ContextVar[LogContext]] = ContextVar("LOG_CONTEXT", default=L
 """Inherited by the tasks of a call; threads of plain functions have it too."""
 
 
+TRACE: Final[list[Callable[[], Mapping[str, str]]]] = []
+"""Returns the ids of the current trace and span, where the program uses OpenTelemetry (`telemetry/`); empty elsewhere."""
+
+
+def trace_fields() -> Mapping[str, str]:
+    """Return the members `trace_id`, `span_id` and `trace_flags` of a record; empty where there is no span."""
+    return TRACE[0]() if TRACE else {}
+
+
 # A record of ours may have `fields`, a JSON object that says in members what its message says in words. Records of other loggers
 # are written as well: those of the author's tools have the request and the call that they belong to, from `LOG_CONTEXT`.
 
@@ -309,7 +318,8 @@ def belongs_text() -> str:
     """Return what the code that runs now serves, in brackets; empty if it is nothing."""
     context = LOG_CONTEXT.get()
     call = context.method and f"{context.method} {context.name or ''}".rstrip()
-    parts = [one_line(part) for part in (call, context.principal, context.request) if part]
+    trace = trace_fields().get("trace_id")
+    parts = [one_line(part) for part in (call, context.principal, context.request, trace) if part]
     return f" [{' '.join(parts)}]" if parts else ""
 
 
@@ -323,7 +333,8 @@ class JsonFormatter(logging.Formatter):
         """Return the line.
 
         Its members are `time` (UTC, ISO 8601), `level`, `logger` and `message`; and where they are known `request` (an id),
-        `principal`, `call` (`method` and `name`), `exception` (a traceback), and those that the record itself has.
+        `principal`, `call` (`method` and `name`), `exception` (a traceback), those that the record itself has, and with
+        OpenTelemetry `trace_id`, `span_id` and `trace_flags`.
         """
         line: dict[str, JsonValue] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -338,6 +349,7 @@ class JsonFormatter(logging.Formatter):
             line["principal"] = printable(context.principal)
         if context.method is not None:
             line["call"] = {"method": context.method, "name": shortened(context.name)}
+        line |= trace_fields()
         line |= fields_of(record)
         if text := exception_text(record):
             line["exception"] = printable(text[-MAX_TRACEBACK:])

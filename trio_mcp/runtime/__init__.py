@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ..base import late
 
 if TYPE_CHECKING:
-    from . import stacks as stacks
+    from . import quota as quota, stacks as stacks
     from .actor import (
         CALL_OVER_MESSAGE as CALL_OVER_MESSAGE,
         FINISHED_STATES as FINISHED_STATES,
@@ -70,6 +70,7 @@ else:
             "mailbox": "Mailbox Slot",
             "memory_budget": "Account MemoryBudget MemoryStatistics process_budget",
             "outbox": "Outbox",
+            "quota": "",
             "stacks": "CodeLine",
             "supervisor": "Supervisor open_supervisor",
             "threads": "ThreadLimiter ThreadStatistics total_statistics",

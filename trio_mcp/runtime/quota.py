@@ -6,13 +6,17 @@ caller that took half while it was alone keeps that, and gets nothing more until
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ..base.shared_limits import SharedLimit
 from ..errors import LimitExceeded
 
 K = TypeVar("K")
+
+refusals: Final[Counter[str]] = Counter()
+"""How often each limit has refused something in this process."""
 
 
 def half_of(limit: int) -> int:
@@ -65,7 +69,12 @@ class Quota:
         """Raise `LimitExceeded`, which names the limit, unless a caller may have so much more; see `refusal`."""
         refusal = self.refusal(caller, size, capped=capped)
         if refusal is not None:
+            self.count_refusal()
             raise LimitExceeded(refusal)
+
+    def count_refusal(self) -> None:
+        """Count that the limit has refused something, for the statistics."""
+        refusals[self._what.what] += 1
 
     def refusal(self, caller: Hashable | None, size: int = 1, *, capped: bool = True) -> str | None:
         """Return why a caller may not have so much more, or None if it may.

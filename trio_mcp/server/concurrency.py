@@ -65,6 +65,7 @@ class ConcurrencyLimit:
             return
         refusal = self._waiting.refusal(caller)
         if refusal is not None:
+            self._waiting.count_refusal()
             runs = self._running.held.refusal(caller)
             raise ToolBusy(f"the tool {self._tool} is busy: {runs}; and {refusal}. Try again in a moment.")
 

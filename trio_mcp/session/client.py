@@ -16,6 +16,7 @@ serve them (`server_requests`). The server may cancel them, and the end of the c
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from ..telemetry import Operation, Telemetry
 
 CLOSED: Final = "the server closed the connection"
+NO_LONGER_NEEDED: Final = "the client was closed"
 
 logger = peer_logger("trio_mcp.client")
 
@@ -137,6 +139,7 @@ class ClientSession:
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
         self._channel = as_message_channel(channel)
         self.telemetry: Telemetry | None = None
+        self._opened_at = time.perf_counter()
         self.raised = self._channel.raised
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
@@ -258,7 +261,7 @@ class ClientSession:
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             why = why_ended(self._channel, error)
         finally:
-            self._end(why or "the client was closed")
+            self._end(why or NO_LONGER_NEEDED)
 
     async def flush(self) -> None:
         """Accept no more messages, and wait until the queued ones are written, `CLEAN_UP` seconds at most."""
@@ -324,6 +327,10 @@ class ClientSession:
             self._outbox.close()
             self._server_requests.cancel_all()
             self.records.close()
+            if self.telemetry is not None:
+                error = None if why in (CLOSED, NO_LONGER_NEEDED) else type(self.closed_because).__qualname__
+                version, network = self.terms.codec.revision.name, self._channel.network
+                self.telemetry.session_ended("client", self._opened_at, version, network, error)
 
     def _receive(self, handlers: trio.Nursery, envelope: Envelope[Received], batch: OpenBatch | None = None) -> None:
         message = envelope.message

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from .. import telemetry
 from ..base.values import one_line
 from ..protocol.jsonrpc import RequestId
 from ..runtime import (
@@ -24,6 +26,9 @@ from .calls.facts import LegacySession
 from .service import Service
 from .tasks.call import CallAsTask
 from .tree import AwaitedAnswers, BranchTree, CallState, CallTree, ClientTree, ServiceTree
+
+if TYPE_CHECKING:
+    from ..telemetry.meters import Reading
 
 MAX_NAME: Final = 80
 """Characters that are shown of what a client calls itself, or of what it calls."""
@@ -218,6 +223,9 @@ class ServiceStatistics(NamedTuple):
         threads: those that run plain functions; abandoned ones belong to calls that were cancelled. None without plain functions.
         memory: the memory budget; other services of the process may share it.
         blocked: how often the watchdog saw a tool block the event loop.
+        sessions: legacy sessions that are open.
+        refusals: how often each limit has refused something; those of the process are counted in all its services.
+        telemetry_failures: how often something that the program has set up for telemetry has failed.
     """
 
     actors: SupervisorStatistics
@@ -226,6 +234,9 @@ class ServiceStatistics(NamedTuple):
     threads: ThreadStatistics | None
     memory: MemoryStatistics
     blocked: int
+    sessions: int = 0
+    refusals: Mapping[str, int] = MappingProxyType({})
+    telemetry_failures: int = 0
 
     @property
     def is_idle(self) -> bool:
@@ -233,3 +244,36 @@ class ServiceStatistics(NamedTuple):
         actors, threads = self.actors, self.threads
         in_threads = 0 if threads is None else threads.running + threads.waiting
         return not (actors.running or actors.parked or actors.stuck or self.open_questions or in_threads)
+
+
+# The same for metrics.
+
+
+def readings_of(service: object) -> Iterator[Reading]:
+    """Yield the numbers of a service; in any thread."""
+    assert isinstance(service, Service)
+    now, reading = service.statistics(), telemetry.meters.Reading
+    calls, memory = now.actors, now.memory
+    for state, count in (("running", calls.running), ("parked", calls.parked), ("stuck", calls.stuck)):
+        yield reading("trio_mcp.calls", count, (state,))
+    yield reading("trio_mcp.calls.started", calls.started)
+    yield reading("trio_mcp.calls.ended", calls.returned, ("returned", ""))
+    yield reading("trio_mcp.calls.ended", calls.raised, ("raised", ""))
+    for reason, count in calls.cancelled.items():
+        yield reading("trio_mcp.calls.ended", count, ("cancelled", reason.value))
+    yield reading("trio_mcp.calls.refused", calls.refused)
+    yield reading("trio_mcp.calls.stuck", calls.ever_stuck)
+    yield reading("trio_mcp.sessions", now.sessions)
+    yield reading("trio_mcp.questions", now.open_questions)
+    yield reading("trio_mcp.memory.limit", memory.total)
+    yield reading("trio_mcp.memory.used", memory.drawn)
+    yield reading("trio_mcp.memory.refused", memory.refused)
+    for limit, count in now.refusals.items():
+        yield reading("trio_mcp.limits.refused", count, (limit,))
+    if now.threads is not None:
+        yield reading("trio_mcp.threads", now.threads.running, ("running",))
+        yield reading("trio_mcp.threads", now.threads.abandoned, ("abandoned",))
+    yield reading("trio_mcp.event_loop.blocked", now.blocked)
+    for kind, count in now.dropped._asdict().items():
+        yield reading("trio_mcp.replies.dropped", count, (kind,))
+    yield reading("trio_mcp.telemetry.failures", now.telemetry_failures)

@@ -247,6 +247,9 @@ class ServerSession:
     def close(self, reason: CancelReason) -> None:
         """Cancel every running call of a connection that has ended. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
+        telemetry, opened_at = self.service.calls.telemetry, self._state.opened_at
+        if telemetry is not None and opened_at is not None:
+            telemetry.session_ended("server", opened_at, self.connection.terms.codec.revision.name, self.network)
         self._state.close(reason)
         # Before their questions are forgotten: a call that another connection waits for asks them again there.
         for target in list(self.requests):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
-from .. import session, telemetry
+from .. import session, stores, telemetry
 from ..base.checks import check_int
 from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..errors import RemoteProtocolError, ResourceNotFound
@@ -24,7 +24,16 @@ from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded, Request
 from ..protocol.revisions import IDEMPOTENCY, REVISIONS
 from ..protocol.sealing.request_state import KeyRing
-from ..runtime import Account, CancelReason, Outbox, Supervisor, ThreadLimiter, open_supervisor, total_statistics
+from ..runtime import (
+    Account,
+    CancelReason,
+    Outbox,
+    Supervisor,
+    ThreadLimiter,
+    open_supervisor,
+    quota,
+    total_statistics,
+)
 from ..runtime.loop_turn import LoopTurn
 from ..storage import SharedStore, Store
 from ..stores import open_store
@@ -107,6 +116,7 @@ class Service:
         capabilities: those that the server offers now; changed by `declare`.
         store: keeps what may have to outlive the process.
         calls: the services that every call uses.
+        sessions: legacy sessions that are open.
         turn: what has been done for the clients since every other task of the event loop had a turn.
         records: counts what clients can make the server log, over all connections.
         watches_messages: whether sessions pass messages to middleware; also while there is none, if there may be some later.
@@ -135,6 +145,7 @@ class Service:
         self.is_fenced = False
         self._fenced = trio.Event()
         self.on_given_up: list[Callable[[], None]] = []
+        self.sessions = 0
         self._keys: IdempotencyKeys | None = None
         self.records = RepeatedRecords(logger, lines=SHARED_LINES)
         self.calls = CallServices(
@@ -151,10 +162,20 @@ class Service:
         )
         if options.telemetry:
             self.calls.telemetry = telemetry.open_telemetry(content=options.telemetry_content, process=self.calls.node)
+        if self.calls.telemetry is not None:
+            telemetry.observe(self, self.identity.name, session.observing.readings_of)
+            self.time_store(self.calls.telemetry)
         if channel is not None:
             self.calls.raised, self.calls.in_process = channel.raised, channel.in_process
             self.calls.one_client = channel.one_client
         self.replace_offers(offers)
+
+    def time_store(self, observed: telemetry.Telemetry) -> None:
+        """Record how long the store takes; of one in memory nothing is recorded."""
+        store = self.store
+        if isinstance(store, stores.sealed.SealedStore):
+            name, attribute = telemetry.meters.STORE, "trio_mcp.store.operation"
+            store.on_done = lambda operation, seconds: observed.record(name, seconds, {attribute: operation})
 
     def replace_offers(self, offers: Offers) -> None:
         """Serve these offers from now on, in one step; announces nothing.
@@ -299,6 +320,9 @@ class Service:
             threads=total_statistics(self.offers.threads) if self.offers.threads else None,
             memory=self.options.memory.statistics(),
             blocked=self.supervisor.watchdog.incidents,
+            sessions=self.sessions,
+            refusals=dict(quota.refusals),
+            telemetry_failures=0 if self.calls.telemetry is None else self.calls.telemetry.failures,
         )
 
     def tree(self, *, limit: int = 100, max_branches: int = 500) -> session.tree.ServiceTree:

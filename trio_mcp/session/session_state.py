@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -53,6 +54,7 @@ class SessionState:
         "asks",
         "changes",
         "is_alone",
+        "opened_at",
     )
 
     def __init__(self, service: Service, connection: Connection, account: Account | None = None) -> None:
@@ -62,6 +64,8 @@ class SessionState:
         """The requests of the session to its client."""
         self._account = account
         self._subscriber: Subscriber | None = None
+        self.opened_at: float | None = None
+        """When the handshake was made, in seconds of `time.perf_counter`; None before, and after the end."""
         self._outbox: Outbox[Envelope] | None = None
         self._declared: ServerCapabilities | None = None
         """What `initialize` was answered with: a repeated one gets the same. None before the first."""
@@ -174,11 +178,14 @@ class SessionState:
             caller = None if self._account is None else self._account.caller
             self._subscriber = Subscriber(lists, self._service.options.watched, self._send_changes, caller)
             self._service.subscriptions.add(self._subscriber)
+            self._service.sessions += 1
+            self.opened_at = time.perf_counter()
 
     def close(self, reason: CancelReason) -> None:
         if self._subscriber is not None:
             self._service.subscriptions.discard(self._subscriber)
-        self._subscriber = self._outbox = None
+            self._service.sessions -= 1
+        self._subscriber = self._outbox = self.opened_at = None
         for target in list(self._own_targets):
             if target.work is not None:
                 target.work.withdraw(target, reason)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -50,6 +51,8 @@ class SealedStore:
         self._name = name
         self._seconds = seconds
         self._set_aside_before: dict[tuple[str, str], None] = {}
+        self.on_done: Callable[[str, float], None] | None = None
+        """Called with the name of each operation and the seconds that it took, for metrics."""
 
     @property
     def durable(self) -> bool:
@@ -61,16 +64,27 @@ class SealedStore:
         """How often this process was not seen to live, like `Store.lapses`."""
         return self._store.lapses
 
+    @contextmanager
+    def _within(self, operation: str) -> Generator[None]:
+        """Cancel the block when the store takes too long, and report how long it took."""
+        began = time.perf_counter()
+        try:
+            with trio.move_on_after(self._seconds):
+                yield
+        finally:
+            if self.on_done is not None:
+                self.on_done(operation, time.perf_counter() - began)
+
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes or none, like `Store.write`."""
         sealed = [self._sealed(change) for change in changes]
-        with trio.move_on_after(self._seconds):
+        with self._within("write"):
             return await self._store.write(sealed)
         raise self._timeout("keep something")
 
     async def read(self, kind: str, key: str) -> Record | None:
         """Return a record, like `Store.read`."""
-        with trio.move_on_after(self._seconds):
+        with self._within("read"):
             record = await self._store.read(kind, key)
             try:
                 return None if record is None else self._opened(record)
@@ -105,13 +119,13 @@ class SealedStore:
         return opened[:limit]
 
     async def _page(self, kind: str, name: str | None, after: str, limit: int) -> Sequence[Record]:
-        with trio.move_on_after(self._seconds):
+        with self._within("list"):
             return await self._store.list(kind, owner=name, after=after, limit=limit)
         raise self._timeout("list something")
 
     async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
         """Return entries of a log, like `Store.entries`."""
-        with trio.move_on_after(self._seconds):
+        with self._within("entries"):
             sealed = await self._store.entries(kind, key, after, limit)
             try:
                 return [

@@ -5,10 +5,17 @@ from typing import TYPE_CHECKING
 from ..base import late
 
 if TYPE_CHECKING:
-    from . import spans as spans
-    from .opening import open_telemetry as open_telemetry
+    from . import instruments as instruments, meters as meters, spans as spans
+    from .opening import observe as observe, open_telemetry as open_telemetry
     from .operations import Operation as Operation, Telemetry as Telemetry
 else:
     __getattr__, __dir__, __all__ = late.exports(
-        __name__, {"opening": "open_telemetry", "operations": "Operation Telemetry", "spans": ""}
+        __name__,
+        {
+            "instruments": "",
+            "meters": "",
+            "opening": "observe open_telemetry",
+            "operations": "Operation Telemetry",
+            "spans": "",
+        },
     )

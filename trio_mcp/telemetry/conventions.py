@@ -86,3 +86,11 @@ def status_of(error: ErrorDetail, *, is_server: bool) -> Attributes:
     """Return the attributes of an answer with an error."""
     code = str(error.code)
     return {STATUS_CODE: code} if is_server and error.code in REFUSALS else {STATUS_CODE: code, ERROR_TYPE: code}
+
+
+def session_attributes(version: str, network: Mapping[str, Value], error: str | None) -> Attributes:
+    """Return the attributes of a session that has ended."""
+    attributes = {name: value for name, value in network.items() if name != "network.transport"}
+    if error is not None:
+        attributes[ERROR_TYPE] = error
+    return {VERSION: version, **attributes}

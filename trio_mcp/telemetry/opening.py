@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
 from .. import telemetry
+from ..base import logs
 
 if TYPE_CHECKING:
+    from .meters import Reading
     from .operations import Telemetry
+
+APIS: Final = frozenset({"opentelemetry.trace", "opentelemetry.metrics"})
 
 
 def open_telemetry(*, content: bool = False, process: str = "") -> Telemetry | None:
@@ -20,6 +25,19 @@ def open_telemetry(*, content: bool = False, process: str = "") -> Telemetry | N
         content: whether spans show arguments, results, and the URIs of resources.
         process: names this process among those of a server.
     """
-    if "opentelemetry.trace" not in sys.modules:
+    if sys.modules.keys().isdisjoint(APIS):
         return None
-    return telemetry.Telemetry(telemetry.spans.Spans(), content=content, process=process)
+    logs.TRACE[:] = [telemetry.spans.log_fields]
+    made = telemetry.Telemetry(telemetry.spans.Spans(), content=content, process=process)
+    made.recorders.append(telemetry.instruments.instruments().record)
+    return made
+
+
+def observe(service: object, server: str, read: Callable[[object], Iterable[Reading]]) -> None:
+    """Let OpenTelemetry read the numbers of a service for as long as it exists.
+
+    Args:
+        server: its name.
+        read: returns its numbers; called in any thread.
+    """
+    telemetry.instruments.instruments().add(service, server, read)

@@ -20,7 +20,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic_core import from_json
 
@@ -43,6 +43,7 @@ from .conventions import (
     Value,
     content_attributes,
     request_attributes,
+    session_attributes,
     status_of,
     target_of,
 )
@@ -118,6 +119,32 @@ class Telemetry:
         """Count and log a failure of what the program has set up."""
         self.failures += 1
         self._records.log("telemetry failed", level=logging.ERROR, exc_info=error)
+
+    def record(self, name: str, seconds: float, attributes: Attributes) -> None:
+        """Record a duration. What a recorder raises is counted."""
+        try:
+            for record in self.recorders:
+                record(name, seconds, attributes)
+        except Exception as error:  # noqa: BLE001  exporters are the program's
+            self.failed(error)
+
+    def session_ended(
+        self,
+        side: Literal["client", "server"],
+        began: float,
+        version: str,
+        network: Mapping[str, Value],
+        error: str | None = None,
+    ) -> None:
+        """Record how long a session was open.
+
+        Args:
+            side: whose session.
+            began: when it was opened, in seconds of `time.perf_counter`.
+            error: what has ended it; None if nothing went wrong.
+        """
+        attributes = session_attributes(version, network, error)
+        self.record(f"mcp.{side}.session.duration", time.perf_counter() - began, attributes)
 
     # requests that are served
 
@@ -370,11 +397,10 @@ class Operation:
         try:
             if self.span is not None:
                 self._end_span(self.span, details)
-            if self._role.metric:
-                for record in owner.recorders:
-                    record(self._role.metric, self._ended - self.began, self.attributes)
         except Exception as error:  # noqa: BLE001  span processors and exporters are the program's
             owner.failed(error)
+        if self._role.metric:
+            owner.record(self._role.metric, self._ended - self.began, self.attributes)
 
     def _end_span(self, span: Span, details: Mapping[str, Value] | None) -> None:
         span.set_attributes({**self.attributes, **self.details, **(details or {})})

@@ -186,3 +186,11 @@ def left(token: Token[Context]) -> None:
 def mark_failed(span: Span, description: str | None) -> None:
     """Say that what a span describes has failed."""
     span.set_status(StatusCode.ERROR, description)
+
+
+def log_fields() -> Mapping[str, str]:
+    """Return the ids of the current span, under the names that the convention has for logs in other formats."""
+    of = trace.get_current_span().get_span_context()
+    if not of.is_valid:
+        return {}
+    return {"trace_id": f"{of.trace_id:032x}", "span_id": f"{of.span_id:016x}", "trace_flags": f"{of.trace_flags:02x}"}

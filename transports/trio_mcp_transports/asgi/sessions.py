@@ -28,6 +28,7 @@ class HttpQuota(Quota):
         self.check_not_draining()
         rejection = self.rejection(account)
         if rejection is not None:
+            self.count_refusal()
             raise HttpRejection(503, rejection)
 
     def check_not_draining(self) -> None:
