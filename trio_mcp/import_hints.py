@@ -59,7 +59,7 @@ PACKAGES: Final[Mapping[str, str]] = {
         "MemoryTokens OAuth OAuthProvider OAuthProxy ProtectedResource TokenFiles TokenStore WorkloadIdentity any_of "
         "introspection jwt static"
     ),
-    "trio_mcp.http": "Authenticate HttpHandler HttpRoute",
+    "trio_mcp.http": "Authenticate HttpHandler HttpRoute Metrics",
     "trio_mcp.openapi": (
         "CredentialSource Credentials DocumentSource HttpClient LeftOutOperation OpenApiError OpenApiKeywords OpenApiLimits "
         "OpenApiReport OpenApiServer Operation Rename Selector TakenOperation add_openapi fetch_openapi from_openapi"

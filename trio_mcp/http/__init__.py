@@ -4,7 +4,7 @@ The transports read them; nothing here opens a connection.
 """
 
 from .authenticator import Authenticate
-from .options import HttpLimits, HttpOptions, Tls
+from .options import HttpLimits, HttpOptions, Metrics, Tls
 from .routes import HttpHandler, HttpRequest, HttpResponse, HttpRoute
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "HttpRequest",
     "HttpResponse",
     "HttpRoute",
+    "Metrics",
     "Tls",
 ]

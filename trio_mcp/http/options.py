@@ -86,6 +86,51 @@ class Tls:
         return f"Tls({self.certfile!r}, {self.keyfile!r})"
 
 
+METRICS_PATH: Final = "/metrics"
+
+
+@names_options
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Who may read the metrics of a server; pass it as `HttpOptions(metrics=...)`.
+
+    The authentication of the server does not count here. A request has to meet all that is given: the token, and an address in
+    one of the networks. Requests of browsers are refused.
+
+    Attributes:
+        token: a scraper sends `Authorization: Bearer TOKEN`.
+        networks: the addresses, or networks, of scrapers, such as "10.0.0.0/8"; "unix" for those that connect over a Unix socket.
+            By default the machine itself, or any with a token.
+        public: anybody who reaches the port may read them.
+        path: where they are.
+
+    Raises:
+        TypeError, ValueError: a value is of the wrong type, or `public` comes with a token or networks.
+    """
+
+    token: str | None = None
+    networks: Sequence[str] | None = None
+    public: bool = False
+    path: str = METRICS_PATH
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.token, str | None):
+            # The error shows no value, which may be a secret.
+            raise TypeError(f"token must be a string or None, not {type(self.token).__name__}")
+        if self.token is not None and not self.token.isascii():
+            raise ValueError("token must be of ASCII characters, as HTTP headers are")
+        if self.token == "":
+            raise ValueError("token must not be empty")
+        if self.networks is not None:
+            check_proxies(self.networks, "networks")
+        if check_instance("public", self.public, bool, "True or False") and (self.token or self.networks):
+            raise ValueError("public=True lets anybody read the metrics: leave token= and networks= out")
+        check_path(check_str("path", self.path))
+
+    def __repr__(self) -> str:
+        return f"Metrics({self.path!r}, networks={self.networks!r}, public={self.public})"
+
+
 @names_options
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
@@ -115,6 +160,7 @@ class HttpOptions:
             as "10.0.0.0/8"; "unix" for those that connect over a Unix socket.
         sessions: False serves legacy clients without sessions, so that any of several processes can serve each of their requests.
             Then there are no subscriptions, log levels and tasks, and nothing can be asked of such a client.
+        metrics: serve the metrics of the server at `/metrics`, for Prometheus: True for scrapers on this machine, or `Metrics`.
         access_log: log each request when its response is complete, to the logger `trio_mcp.access`, at the level INFO.
 
     Raises:
@@ -136,6 +182,7 @@ class HttpOptions:
     ready_path: str | None = READY_PATH
     root_path: str = ""
     trusted_proxies: Sequence[str] = ()
+    metrics: bool | Metrics = False
     access_log: bool = False
     sessions: bool = True
 
@@ -152,6 +199,8 @@ class HttpOptions:
         check_origins(self.allowed_origins)
         check_proxies(self.trusted_proxies)
         check_sequence("routes", self.routes, HttpRoute, "a list of routes", "a HttpRoute(...)")
+        if not isinstance(self.metrics, bool | Metrics):
+            raise TypeError(mistake("metrics", "True, False or Metrics(token=...)", self.metrics))
         check_instance("access_log", self.access_log, bool, "True or False")
         check_instance("sessions", self.sessions, bool, "True or False")
         if not self.sessions and self.sse_path is not None:
@@ -161,6 +210,13 @@ class HttpOptions:
         check_endpoints(self.path, self.sse_path, self.message_path)
         self._check_collisions()
 
+    @property
+    def metrics_access(self) -> Metrics | None:
+        """Who may read the metrics; None if they are not served."""
+        if isinstance(self.metrics, Metrics):
+            return self.metrics
+        return Metrics() if self.metrics else None
+
     def _check_collisions(self) -> None:
         taken: list[tuple[str | None, str]] = [(self.path, MCP), (self.sse_path, MCP)]
         if self.sse_path is not None:
@@ -169,6 +225,9 @@ class HttpOptions:
             if path is not None:
                 check_free(check_path(path), f"{name} (None switches it off)", taken)
                 taken.append((path, f"{name} (None switches it off)"))
+        if (metrics := self.metrics_access) is not None:
+            check_free(metrics.path, "metrics", taken)
+            taken.append((metrics.path, "metrics"))
         for number, route in enumerate(self.routes):
             same = [each for each in self.routes[:number] if each.methods & route.methods]
             others = [(each.whole_path, f"another route, {each.name}") for each in same]
@@ -245,23 +304,26 @@ UNIX: Final = "unix"
 """Stands for every peer of a Unix socket, which has no address."""
 
 
-def check_proxies(proxies: Sequence[str]) -> tuple[Network, ...]:
+def check_proxies(proxies: Sequence[str], option: str = "trusted_proxies") -> tuple[Network, ...]:
     """Return the networks of proxies; `UNIX` is none of them.
+
+    Args:
+        option: whose value it is.
 
     Raises:
         TypeError: this is not a list of strings.
         ValueError: one is neither an address nor a network.
     """
     each = "an address, such as '10.0.0.1'"
-    names = check_sequence("trusted_proxies", proxies, str, "a list, such as ['10.0.0.0/8']", each)
-    return tuple(network_of(name) for name in names if name != UNIX)
+    names = check_sequence(option, proxies, str, "a list, such as ['10.0.0.0/8']", each)
+    return tuple(network_of(name, option) for name in names if name != UNIX)
 
 
-def network_of(name: str) -> Network:
+def network_of(name: str, option: str = "trusted_proxies") -> Network:
     try:
         return ip_network(name)
     except ValueError as error:
         raise ValueError(
-            f"trusted_proxies: {name!r:.80} is no address, no network and not {UNIX!r}: {error}; "
+            f"{option}: {name!r:.80} is no address, no network and not {UNIX!r}: {error}; "
             "a name or '*' would trust what anybody can claim to be"
         ) from None

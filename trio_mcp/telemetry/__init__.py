@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from ..base import late
 
 if TYPE_CHECKING:
-    from . import instruments as instruments, meters as meters, spans as spans
+    from . import instruments as instruments, meters as meters, prometheus as prometheus, spans as spans
     from .opening import observe as observe, open_telemetry as open_telemetry
-    from .operations import Operation as Operation, Telemetry as Telemetry
+    from .operation import Operation as Operation
+    from .operations import Telemetry as Telemetry
 else:
     __getattr__, __dir__, __all__ = late.exports(
         __name__,
@@ -15,7 +16,9 @@ else:
             "instruments": "",
             "meters": "",
             "opening": "observe open_telemetry",
-            "operations": "Operation Telemetry",
+            "operation": "Operation",
+            "operations": "Telemetry",
+            "prometheus": "",
             "spans": "",
         },
     )

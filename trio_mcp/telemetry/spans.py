@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextvars import Token
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.context import Context
@@ -13,6 +13,10 @@ from opentelemetry.util.types import Attributes as SpanAttributes, AttributeValu
 from pydantic_core import from_json
 
 from .conventions import Attributes
+
+AnySpan: TypeAlias = Span
+Attached: TypeAlias = Token[Context]
+"""What `entered` returns."""
 
 LONGEST: Final[Mapping[str, int]] = {"traceparent": 256, "tracestate": 512, "baggage": 4096}
 """The members of `_meta` that carry a context, and the most characters of each; a longer one is dropped."""
@@ -173,12 +177,12 @@ def after(origin: Origin, first: SpanContext) -> Origin:
     return Origin(parent, [*origin.links, Link(first)])
 
 
-def entered(span: Span, origin: Origin) -> Token[Context]:
+def entered(span: Span, origin: Origin) -> Attached:
     """Make a span the current one; return what `left` takes."""
     return context.attach(trace.set_span_in_context(span, origin.parent))
 
 
-def left(token: Token[Context]) -> None:
+def left(token: Attached) -> None:
     """Make the span that was the current one before `entered` the current one again."""
     context.detach(token)
 

@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from ...errors import ConfigurationError
-from ...http import Tls
+from ...http import Metrics, Tls
 from ...server.running import run_process
 from ...session import SharedServer, find_transport
 from ...session.options import WORKPLACE
@@ -28,6 +28,8 @@ from ..targets.target import PythonTarget, Target, UrlTarget, read_target
 from ..terminal.output import set_up_logging
 
 BY_PATH: Final = re.compile(r"(?P<path>/[^=\s]*)=(?P<target>.+)", re.DOTALL)
+METRICS_VARIABLE: Final = "TRIO_MCP_METRICS_TOKEN"
+"""With the token of the metrics."""
 KEYFILE_VARIABLE: Final = "TRIO_MCP_KEYFILE_PASSWORD"
 """Not an option: everybody on the machine reads the options of a process."""
 
@@ -204,6 +206,11 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
     metavar="NUMBER",
     help="The number of processes that serve, one for each core.",
 )
+@click.option(
+    "--metrics",
+    is_flag=True,
+    help="Serve metrics for Prometheus at /metrics: to this machine, or to who has the token in TRIO_MCP_METRICS_TOKEN.",
+)
 @click.option("--access-log", is_flag=True, help="Log each HTTP request.")
 @level_option
 @format_option
@@ -224,6 +231,7 @@ def command_line(
     root_path: str | None,
     trusted_proxies: Sequence[str],
     workers: int,
+    metrics: bool,
     access_log: bool,
     no_sessions: bool,
     store: str | None,
@@ -249,6 +257,7 @@ def command_line(
     given = {
         "root_path": root_path,
         "trusted_proxies": trusted_proxies,
+        "metrics": Metrics(token=os.environ.get(METRICS_VARIABLE) or None) if metrics else None,
         "access_log": access_log or None,
         "sessions": False if no_sessions else None,
     }

@@ -46,6 +46,7 @@ from ..sessions.endpoint import LegacyEndpoint, legacy_endpoint
 from ..sessions.stateless import StatelessEndpoint
 from .entrance import MessageReader, ServedApp
 from .lifespan import in_residence
+from .metrics import MetricsPage
 from .routes import CustomRoutes, Paths, no_websocket, not_found_text
 
 logger = peer_logger("trio_mcp.http")
@@ -116,8 +117,11 @@ class McpApp(ServedApp):
         self._reader = MessageReader(self.limits, self.authentication or no_authentication(self._records))
         self._post_checks = PostChecks(self.access)
         self.unknown: list[str] = []
-        own = () if self.authentication is None else self.authentication.routes(self._paths.endpoints)
-        self._custom = CustomRoutes([*own, *options.routes], self.limits.body_seconds, self._records)
+        own = [] if self.authentication is None else self.authentication.routes(self._paths.endpoints)
+        access = options.metrics_access
+        self._metrics = None if access is None else MetricsPage(access, believes_proxies=bool(options.trusted_proxies))
+        pages = [] if self._metrics is None else [self._metrics.route]
+        self._custom = CustomRoutes([*own, *options.routes, *pages], self.limits.body_seconds, self._records)
         self._running: AppState | None = None
         self._elsewhere: link.elsewhere.Elsewhere | None = None
         """Passes on what other workers have; None in a process that is no worker."""
@@ -231,6 +235,8 @@ class McpApp(ServedApp):
                 sse = SseEndpoint(service, self.limits, self._paths.messages, partial(self._reader.read, service))
                 self._running = AppState(service, make_session(service, shared_channel=False), legacy, websockets, sse)
                 nursery.start_soon(legacy.sessions.reap)
+                if self._metrics is not None:
+                    await stack.enter_async_context(self._metrics.serving(service))
                 workplace, shared = WORKPLACE.get(), service.calls.log_store
                 if workplace is not None and shared is not None:
                     links = link.elsewhere.open_links(workplace, service, shared, self.limits.body, self)

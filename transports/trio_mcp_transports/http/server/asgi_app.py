@@ -49,7 +49,7 @@ def asgi_app(
         authenticate: an async function, called for every request: takes the headers and returns the principal (the caller's
             name), or a `Caller` with scopes and claims, or None to reject the request. It has 10 seconds. See `McpApp.caller_of`.
         limits: see `HttpLimits`.
-        root_path, trusted_proxies, access_log: see `HttpOptions`.
+        root_path, trusted_proxies, metrics, access_log: see `HttpOptions`.
         event_store: stores the messages of legacy streams for clients that resume them; by default in memory.
         drain: on an asyncio server, the seconds that running calls have to end after SIGTERM or SIGINT, which are handled in
             front of that server. None leaves signals alone.

@@ -9,7 +9,7 @@ from typing import Final, TypedDict
 
 import trio
 
-from trio_mcp.http import Authenticate, HttpLimits, HttpOptions, Tls
+from trio_mcp.http import Authenticate, HttpLimits, HttpOptions, Metrics, Tls
 from trio_mcp.http.routes import HEALTH_PATH, READY_PATH, check_path
 from trio_mcp.server.http_settings import on_asyncio
 from trio_mcp.session import SharedServer
@@ -45,6 +45,7 @@ class HttpKeywords(TypedDict, total=False):
     limits: HttpLimits | None
     root_path: str | None
     trusted_proxies: Sequence[str]
+    metrics: bool | Metrics | None
     access_log: bool | None
     sessions: bool | None
     event_store: EventStore | None
@@ -304,5 +305,7 @@ def paths_of(options: HttpOptions) -> Iterator[str]:
     for path in (options.path, options.sse_path, messages, options.health_path, options.ready_path):
         if path is not None:
             yield path
+    if options.metrics_access is not None:
+        yield options.metrics_access.path
     for route in options.routes:
         yield route.whole_path

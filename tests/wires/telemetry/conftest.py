@@ -1,0 +1,8 @@
+"""The helpers of the tests of workers, which start real processes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
