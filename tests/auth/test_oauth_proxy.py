@@ -922,3 +922,46 @@ async def test_a_realm_begins_the_principal(monkeypatch: pytest.MonkeyPatch) -> 
     caller = await world.caller(tokens["access_token"])
     assert caller is not None
     assert caller.principal == "github:583231"
+
+
+async def test_what_was_sealed_for_another_provider_or_client_there_is_of_no_use(
+    monkeypatch: pytest.MonkeyPatch, world: World, program: Program
+) -> None:
+    tokens = await program.tokens()
+    for provider, client_id in ((GOOGLE, "proxy"), (GITHUB, "another")):
+        proxy = OAuthProxy(provider, client_id=client_id, client_secret=SECRET, keys=KEYS)
+        with pytest.raises(CredentialsRejected):
+            await ProtectedResource(RESOURCE, proxy)({"authorization": f"Bearer {tokens['access_token']}"})
+
+
+@pytest.mark.parametrize(
+    ("keys", "goes_on"),
+    [(KeyRing([b"o" * 32, b"k" * 32]), True), (KeyRing([b"k" * 32, b"o" * 32]), True), (OTHER, False)],
+)
+async def test_keys_that_are_rotated_in_the_middle_of_a_login_end_it_only_if_the_old_one_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, world: World, program: Program, keys: KeyRing, goes_on: bool
+) -> None:
+    leaving = target_of(await world.consent(await program.authorize()))
+    rotated = world.restarted(monkeypatch, keys=keys)
+    back = await rotated.get("callback", world.stand_in.log_in(leaving))
+    if not goes_on:
+        assert is_page(back)
+        return
+    program.world = rotated
+    assert (await program.redeem(query_of(back)["code"])).status == 200
+
+
+@pytest.mark.parametrize(
+    "resource", ["https://mcp.example.com", "https://mcp.example.com/mcp/", "https://example.com/a/b"]
+)
+def test_the_routes_are_below_the_resource(resource: str) -> None:
+    hook = ProtectedResource(resource, OAuthProxy(GITHUB, client_id="x", client_secret=SECRET, keys=KEYS))
+    path = urlsplit(resource).path.rstrip("/")
+    paths = [route.path for route in hook.routes([path or "/", "/sse"], list)]
+    documents = [json.loads(each) for each in hook.documents([]).values()]
+    (metadata,) = [each for each in {json.dumps(d): d for d in documents}.values() if "issuer" in each]
+    assert metadata["issuer"] == resource
+    for name in ("authorization", "token", "registration"):
+        assert urlsplit(metadata[f"{name}_endpoint"]).path in paths
+    assert f"{path}/oauth/callback" in paths
+    assert f"{path}/.well-known/openid-configuration" in paths

@@ -361,7 +361,7 @@ class Endpoints:
 
     def metadata(self) -> JsonObject:
         """Return the metadata of the authorization server (RFC 8414)."""
-        below = f"{self._issuer}/oauth"
+        below = f"{self._issuer.rstrip('/')}/oauth"
         revocation: JsonObject = {
             "revocation_endpoint": f"{below}/revoke",
             "revocation_endpoint_auth_methods_supported": ["none"],

@@ -103,7 +103,8 @@ class OAuthProxy(CachingVerifier):
     def _bind(self, resource: str, complete: Complete) -> None:
         self.issuer = self.audience = resource
         self._ring = self._ring or KeyRing.from_environment() or _random_keys(resource)
-        self._box = Box(self._ring, resource)
+        # What was sealed for another provider must never reach this one.
+        self._box = Box(self._ring, f"{resource} {self._provider.authorize_url} {self._client_id}")
         self._cache, self._complete = VerifiedTokens(), complete
 
     @override
@@ -161,7 +162,7 @@ class OAuthProxy(CachingVerifier):
     def _endpoints(self, offered: Callable[[], Collection[str]], required: Collection[str]) -> Endpoints:
         if self._box is None:
             raise RuntimeError("the proxy has no resource")
-        callback = f"{self.issuer}{CALLBACK}"
+        callback = self.issuer.rstrip("/") + CALLBACK
         upstream = Upstream(self._provider, self._client_id, self._client_secret, callback)
         grants = Grants(
             resource=self.issuer,

@@ -9,8 +9,8 @@
 | `Access` | the client, as its access token | 1 hour at most |
 | `Refresh` | the client, as its refresh token | 30 days |
 
-Each is encrypted and authenticated, with its kind and the resource as its place: one kind does not stand for another, nor does a
-value of another server with the same keys.
+Each is encrypted and authenticated, with its kind, the resource and the provider as its place: one kind does not stand for
+another, nor does a value of another server with the same keys, or of the same server before it had another provider.
 """
 
 from __future__ import annotations
@@ -145,12 +145,12 @@ class Box:
 
     Args:
         ring: the keys. The first seals, all of them open.
-        resource: for which they are sealed.
+        audience: for which they are sealed: the resource, the provider, and the client there.
     """
 
-    def __init__(self, ring: KeyRing, resource: str) -> None:
+    def __init__(self, ring: KeyRing, audience: str) -> None:
         self._vault = Vault(ring, _PURPOSE)
-        self._resource = resource
+        self._audience = audience
 
     def seal(self, value: Value) -> str:
         """Return a value as text, in the characters of base64url."""
@@ -170,7 +170,7 @@ class Box:
         return value if value.expires > time.time() else None
 
     def _place(self, kind: type[Value]) -> bytes:
-        return f"{kind.__name__} {self._resource}".encode()
+        return f"{kind.__name__} {self._audience}".encode()
 
 
 def digest(*texts: str) -> str:

@@ -172,7 +172,7 @@ class ProtectedResource(Authenticator):
 
     def routes(self, endpoints: Collection[str], scopes: Callable[[], Collection[str]]) -> Sequence[HttpRoute]:
         """Return the routes of a verifier that issues tokens, below the endpoint that is the resource."""
-        path = urlsplit(self.resource).path
+        path = urlsplit(self.resource).path.rstrip("/")
         fitting = [each for each in endpoints if path.endswith(each.rstrip("/"))]
         offered, required = (lambda: self._offered(scopes())), self._written(self._required)
         return self._verifier.authorization_routes(max(fitting, key=len, default="/"), offered, required)
