@@ -120,11 +120,14 @@ class HttpProcess:
 
     Args:
         port: by default a free one.
+
+    Attributes:
+        environment: with which it is started.
     """
 
     def __init__(self, script: Path, *, port: int = 0, **environment: str) -> None:
         self._script = script
-        self._environment = {**os.environ, **IMPORTS, **environment}
+        self.environment = {**os.environ, **IMPORTS, **environment}
         self._process: trio.Process | None = None
         self._port = port
 
@@ -149,7 +152,7 @@ class HttpProcess:
     async def start(self) -> None:
         """Start it, and return when it listens."""
         command = [sys.executable, str(self._script), "http", str(self._port)]
-        self._process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=self._environment)
+        self._process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=self.environment)
         with trio.fail_after(START):
             said = await self._announcement()
         self._port = int(said.rpartition(":")[2].partition("/")[0])

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 import trio
 from agreeing_user import User
 from oidc_provider import Provider, free_port, provider
-from serving import HttpProcess, line_of
+from serving import HttpProcess, child, line_of
 
 from trio_mcp import Client
 from trio_mcp.auth import AuthorizationError, MemoryTokens, OAuth, TokenFiles
@@ -25,22 +25,27 @@ from trio_mcp.errors import AuthorizationErrorKind, PeerError
 SCRIPT = Path(__file__).with_name("proxied_server.py")
 LIMIT = 60.0
 MODES = ["auto", "legacy"]
-KEY = "A" * 42 + "E"
+KEY, OTHER_KEY = "A" * 42 + "E", "B" * 42 + "E"
+
+
+def provider_for(modules: Path, url: str, **settings: Any) -> AbstractAsyncContextManager[Provider]:
+    """Return a provider that registers no clients, and knows the server with this URL."""
+    registered = {
+        "client_id": "proxy",
+        "client_secret": "the-secret-of-the-proxy",
+        "redirect_uris": [f"{url}/oauth/callback"],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "client_secret_post",
+    }
+    return provider(modules, clients=[registered], dcr=False, cimd=False, **settings)
 
 
 @asynccontextmanager
 async def proxied(modules: Path, **settings: Any) -> AsyncIterator[tuple[HttpProcess, Provider]]:
     """Run a provider that registers no clients, and a server behind a proxy of it."""
     port = free_port()
-    registered = {
-        "client_id": "proxy",
-        "client_secret": "the-secret-of-the-proxy",
-        "redirect_uris": [f"http://127.0.0.1:{port}/mcp/oauth/callback"],
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
-        "token_endpoint_auth_method": "client_secret_post",
-    }
-    async with provider(modules, clients=[registered], dcr=False, cimd=False, **settings) as idp:
+    async with provider_for(modules, f"http://127.0.0.1:{port}/mcp", **settings) as idp:
         server = HttpProcess(SCRIPT, port=port, PROVIDER=idp.issuer, TRIO_MCP_KEYS=KEY)
         await server.start()
         try:
@@ -100,7 +105,7 @@ async def test_a_second_process_with_the_same_keys_serves_and_refreshes_the_toke
     files = TokenFiles(tmp_path / "auth")
     async with proxied(modules) as (server, idp):
         second = HttpProcess(SCRIPT, PROVIDER=idp.issuer, TRIO_MCP_KEYS=KEY, RESOURCE=server.url)
-        other = HttpProcess(SCRIPT, PROVIDER=idp.issuer, TRIO_MCP_KEYS="B" * 42 + "E", RESOURCE=server.url)
+        other = HttpProcess(SCRIPT, PROVIDER=idp.issuer, TRIO_MCP_KEYS=OTHER_KEY, RESOURCE=server.url)
         await second.start()
         await other.start()
         try:
@@ -128,6 +133,27 @@ async def test_a_second_process_with_the_same_keys_serves_and_refreshes_the_toke
         finally:
             await second.kill()
             await other.kill()
+
+
+async def test_new_keys_end_logins_and_clients_register_and_log_in_again_by_themselves(
+    modules: Path, tmp_path: Path
+) -> None:
+    user, files = User(), TokenFiles(tmp_path / "auth")
+    async with proxied(modules) as (server, _):
+        with trio.fail_after(LIMIT):
+            async with Client.connect(server.url, auth=OAuth(browser=user, store=files)) as client:
+                await client.call_tool("read")
+            first = await files.read(server.url)
+            await server.kill()
+            server.environment["TRIO_MCP_KEYS"] = OTHER_KEY
+            await server.start()
+            async with Client.connect(server.url, auth=OAuth(browser=user, store=files)) as client:
+                assert (await client.call_tool("read")).text == "a note"
+            second = await files.read(server.url)
+            assert first is not None
+            assert second is not None
+            assert first.registration.client_id != second.registration.client_id
+    assert user.logins == 2
 
 
 async def test_a_logout_revokes_at_the_provider(modules: Path, tmp_path: Path) -> None:
@@ -176,6 +202,17 @@ async def test_a_provider_that_is_away_does_not_end_a_login(modules: Path, tmp_p
                 assert caught.value.kind is AuthorizationErrorKind.UNAVAILABLE
                 await idp.control("fail", path="/token", status=0)
                 await authorizer.refresh(tokens)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_users_log_in_to_a_server_mounted_in_fastapi_on_uvicorn(modules: Path, mode: str) -> None:
+    port = free_port()
+    async with provider_for(modules, f"http://127.0.0.1:{port}/tools/mcp") as idp:
+        script = Path(__file__).with_name("mounted_proxy.py")
+        async with child(script, idp.issuer, str(port), limit=LIMIT, strict=False) as host:
+            url = (await host.line()).decode()
+            async with Client.connect(url, mode=mode, auth=OAuth(browser=User(), store=MemoryTokens())) as client:
+                assert (await client.call_tool("read")).text == "a note of alice"
 
 
 # Clients of others.
