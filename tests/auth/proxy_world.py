@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -83,7 +84,7 @@ class StandIn:
             raise AuthorizationError(f"{url} cannot be reached", kind=AuthorizationErrorKind.UNAVAILABLE)
         if url == self.provider.token_url:
             assert form is not None
-            return self.token_reply or self._token(form)
+            return self.token_reply or self._token(form, headers or {})
         if url == self.provider.user_url:
             return self.user_reply or self._user(headers or {})
         if url == self.provider.revoke_url:
@@ -96,8 +97,12 @@ class StandIn:
         self._issued += 1
         return f"{kind}-of-the-provider-{self._issued}"
 
-    def _token(self, form: Mapping[str, str]) -> Reply:
-        assert (form["client_id"], form["client_secret"]) == ("proxy", SECRET)
+    def _token(self, form: Mapping[str, str], headers: Mapping[str, str]) -> Reply:
+        if self.provider.basic:
+            assert "client_secret" not in form
+            assert headers["authorization"] == f"Basic {b64encode(f'proxy:{SECRET}'.encode()).decode()}"
+        else:
+            assert (form["client_id"], form["client_secret"]) == ("proxy", SECRET)
         if form["grant_type"] == "authorization_code":
             challenge = self.codes.pop(form["code"], None)
             if challenge is None or challenge != challenge_of(form["code_verifier"]):

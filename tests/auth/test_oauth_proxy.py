@@ -114,6 +114,13 @@ async def test_each_provider_is_asked_as_it_documents(
     assert await world.caller(refreshed["access_token"]) == caller
 
 
+async def test_the_secret_may_be_sent_in_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    urls = {name: f"https://login.example.com/{name}" for name in ("authorize_url", "token_url", "user_url")}
+    world = World(monkeypatch, OAuthProvider("Example", basic=True, **urls), {"sub": "1"})
+    tokens = await (await Program.registered(world)).tokens()
+    assert await world.caller(tokens["access_token"]) == Caller("1", ["read"], {"sub": "1"})
+
+
 async def test_a_restart_in_the_middle_of_a_login_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, world: World, program: Program
 ) -> None:

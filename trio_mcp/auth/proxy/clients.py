@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -13,6 +12,7 @@ from ...types import JsonObject, JsonValue
 from ..addresses import is_loopback, reach_from
 from ..fetching import fetch
 from ..uris import split_url
+from .rejections import Rejected
 from .sealed import Box, Client
 
 MAX_REDIRECT_URIS: Final = 8
@@ -22,33 +22,6 @@ MAX_NAME: Final = 64
 METADATA_SECONDS: Final = 5.0
 MAX_FETCHES: Final = 16
 """Requests for the metadata of clients at the same time: anyone can name a URL."""
-
-
-class ClientRejected(Exception):
-    """A client, or what it asks for, is rejected. The text is for the user or the developer of the client.
-
-    Args:
-        code: the error of OAuth (RFC 6749, 5.2; RFC 7591, 3.2.2).
-    """
-
-    def __init__(self, why: str, code: str = "invalid_request", status: int = 400) -> None:
-        super().__init__(why)
-        self.code = code
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class KnownClient:
-    """A client whose redirect URIs are known.
-
-    Attributes:
-        name: what it calls itself.
-        metadata: the URL of its metadata; empty for a registered one.
-    """
-
-    name: str
-    redirect_uris: tuple[str, ...]
-    metadata: str = ""
 
 
 class Clients:
@@ -65,10 +38,10 @@ class Clients:
         self._fetches = trio.CapacityLimiter(MAX_FETCHES)
 
     def register(self, document: JsonValue) -> JsonObject:
-        """Return the answer to a registration (RFC 7591). Raises `ClientRejected`."""
+        """Return the answer to a registration (RFC 7591). Raises `Rejected`."""
         client = _client_in(document)
         return {
-            "client_id": self._box.seal(Client(name=client.name, redirect_uris=client.redirect_uris)),
+            "client_id": self._box.seal(client),
             "client_name": client.name,
             "redirect_uris": [*client.redirect_uris],
             "grant_types": ["authorization_code", "refresh_token"],
@@ -77,28 +50,28 @@ class Clients:
         }
 
     def check(self, client_id: str) -> None:
-        """Raise `ClientRejected` for a client id that is none; the metadata at a URL is not fetched again."""
+        """Raise `Rejected` for a client id that is none; the metadata at a URL is not fetched again."""
         if not is_metadata_url(client_id) and self._box.open(Client, client_id) is None:
-            raise ClientRejected("the client is not registered here; register it again", "invalid_client", 401)
+            raise Rejected("the client is not registered here; register it again", "invalid_client", 401)
 
-    async def find(self, client_id: str) -> KnownClient:
-        """Return a client. Raises `ClientRejected`."""
+    async def find(self, client_id: str) -> Client:
+        """Return a client. Raises `Rejected`."""
         if is_metadata_url(client_id):
             return await self._fetched(client_id)
         client = self._box.open(Client, client_id)
         if client is None:
-            raise ClientRejected(
+            raise Rejected(
                 "The program that sent you here is not registered here, or its registration has expired. Log out there, and "
                 "log in again."
             )
-        return KnownClient(client.name, client.redirect_uris)
+        return client
 
-    async def _fetched(self, url: str) -> KnownClient:
+    async def _fetched(self, url: str) -> Client:
         """Return the client that the document at its id describes (draft-ietf-oauth-client-id-metadata-document)."""
         try:
             self._fetches.acquire_nowait()
         except trio.WouldBlock:
-            raise ClientRejected("The server is busy. Try again in a moment.", status=503) from None
+            raise Rejected("The server is busy. Try again in a moment.", status=503) from None
         try:
             reply = await fetch(url, self._reach, seconds=METADATA_SECONDS)
             document = reply.document("the metadata of the client") if reply.status == 200 else {}
@@ -108,9 +81,8 @@ class Clients:
             self._fetches.release()
         # It must name itself, so that a page that shows what others upload does not serve for a client.
         if document.get("client_id") != url:
-            raise ClientRejected("The metadata of the program that sent you here cannot be read, or is not its own.")
-        client = _client_in(document)
-        return KnownClient(client.name, client.redirect_uris, url)
+            raise Rejected("The metadata of the program that sent you here cannot be read, or is not its own.")
+        return _client_in(document)
 
 
 def is_metadata_url(client_id: str) -> bool:
@@ -123,20 +95,20 @@ def is_metadata_url(client_id: str) -> bool:
     return secure and parts.path not in ("", "/") and "#" not in client_id
 
 
-def _client_in(document: JsonValue) -> KnownClient:
+def _client_in(document: JsonValue) -> Client:
     if not isinstance(document, dict):
-        raise ClientRejected("the metadata of a client is a JSON object", "invalid_client_metadata")
+        raise Rejected("the metadata of a client is a JSON object", "invalid_client_metadata")
     name, uris = document.get("client_name", ""), document.get("redirect_uris")
     if not isinstance(uris, list) or not 0 < len(uris) <= MAX_REDIRECT_URIS:
         why = f"redirect_uris is a list of 1 to {MAX_REDIRECT_URIS} URIs"
-        raise ClientRejected(why, "invalid_redirect_uri")
+        raise Rejected(why, "invalid_redirect_uri")
     if not isinstance(name, str):
-        raise ClientRejected("client_name is text", "invalid_client_metadata")
+        raise Rejected("client_name is text", "invalid_client_metadata")
     checked = tuple(_redirect_uri(each) for each in uris)
     if sum(map(len, checked)) > MAX_REGISTERED:
         why = f"the redirect URIs have more than {MAX_REGISTERED} characters together"
-        raise ClientRejected(why, "invalid_redirect_uri")
-    return KnownClient(name[:MAX_NAME], checked)
+        raise Rejected(why, "invalid_redirect_uri")
+    return Client(name=name[:MAX_NAME], redirect_uris=checked)
 
 
 def _redirect_uri(uri: JsonValue) -> str:
@@ -148,5 +120,5 @@ def _redirect_uri(uri: JsonValue) -> str:
     secure = parts is not None and (parts.scheme == "https" or is_loopback(parts.hostname or ""))
     if not isinstance(uri, str) or not secure or "#" in uri:
         why = "a redirect URI begins with https://, or with http:// and a loopback address, and has no fragment"
-        raise ClientRejected(why, "invalid_redirect_uri")
+        raise Rejected(why, "invalid_redirect_uri")
     return uri

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from ...base.values import one_line
 from ...http import HttpResponse
 from ..addresses import is_loopback
 from ..uris import split_url
+from .sealed import Client, Login
 
 STYLE: Final = """\
 :root { color-scheme: light dark; --text: #1d2329; --soft: #59636e; --page: #f4f5f7; --card: #fff; --line: #d5dae0;
@@ -80,33 +81,26 @@ where you are sent back to. You log in at {provider} next.</p>
 
 
 def consent_page(
-    *,
-    name: str,
-    metadata: str,
-    resource: str,
-    scopes: Sequence[str],
-    redirect_uri: str,
-    provider: str,
-    ticket: str,
-    cookie: str,
+    client: Client, client_id: str, login: Login, *, resource: str, provider: str, sealed: str, cookie: str
 ) -> HttpResponse:
     """Return the page on which the user agrees to a login.
 
     Args:
-        name: what the client calls itself.
-        metadata: the URL of its metadata, if that is its client id; empty for another.
+        client_id: a sealed one, or the URL of its metadata.
+        provider: its name.
+        sealed: the ticket in the form.
         cookie: the header `Set-Cookie`.
     """
-    called = shown(name) or "(no name)"
+    called = shown(client.name) or "(no name)"
+    host = urlsplit(client_id).netloc
+    scopes = "".join(f"<li>{escape(scope)}</li>" for scope in login.scopes)
     body = _CONSENT.format(
-        name=f"{called}, of {escape(urlsplit(metadata).netloc)}" if metadata else called,
+        name=f"{called}, of {escape(host)}" if host else called,
         resource=escape(resource),
-        scopes=f"<ul>{''.join(f'<li>{escape(scope)}</li>' for scope in scopes)}</ul>"
-        if scopes
-        else "what needs no scope",
-        place=place_of(redirect_uri),
+        scopes=f"<ul>{scopes}</ul>" if scopes else "what needs no scope",
+        place=place_of(login.redirect_uri),
         provider=escape(provider),
-        ticket=escape(ticket),
+        ticket=sealed,
     )
     return _page("Let this program log in?", body, headers={"set-cookie": cookie})
 

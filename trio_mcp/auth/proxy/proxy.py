@@ -24,10 +24,12 @@ from ..server.claims import check_realm
 from ..server.verifier import CachingVerifier, Complete, Verified, VerifiedTokens, Verifier, refused
 from ..uris import server_documents
 from .clients import Clients
-from .endpoints import CALLBACK, Endpoints, Grants, User
+from .endpoints import CALLBACK, Endpoints
+from .issuer import Issuer, User
 from .providers import OAuthProvider
+from .rejections import Rejected, try_later
 from .sealed import Access, Box
-from .upstream import ProviderFailed, Upstream
+from .upstream import Upstream
 
 logger = peer_logger("trio_mcp.auth")
 
@@ -164,28 +166,34 @@ class OAuthProxy(CachingVerifier):
             raise RuntimeError("the proxy has no resource")
         callback = self.issuer.rstrip("/") + CALLBACK
         upstream = Upstream(self._provider, self._client_id, self._client_secret, callback)
-        grants = Grants(
+        issuer = Issuer(
             resource=self.issuer,
+            box=self._box,
+            clients=Clients(self._box, self.issuer),
+            upstream=upstream,
             offered=offered,
             required=required,
             user=partial(self._user, upstream),
             shows_upstream=self._shows_upstream,
         )
-        return Endpoints(self.issuer, self._box, Clients(self._box, self.issuer), upstream, grants)
+        return Endpoints(issuer)
 
-    async def _user(self, upstream: Upstream, token: str) -> User | None:
-        """Return the user of an access token; None for one that is rejected. Raises `GrantRefused`, `ProviderFailed`."""
+    async def _user(self, upstream: Upstream, token: str) -> User:
+        """Return the user of an access token. Raises `Rejected`."""
         provider, user = self._provider, await upstream.user(token)
         found = user.get(provider.principal)
         # GitHub has numbers.
         principal = str(found) if isinstance(found, int) and not isinstance(found, bool) else found
         if not isinstance(principal, str) or not principal:
-            raise ProviderFailed(f"{provider.name} says nothing of the user that is called {provider.principal!r}")
-        if self._identity is None:
-            names = (provider.principal, *provider.claims)
-            return principal, {name: user[name] for name in names if name in user}
-        claims = await self._identity(user, token)
-        return None if claims is None else (principal, claims)
+            raise try_later(f"{provider.name} says nothing of the user that is called {provider.principal!r}")
+        names = (provider.principal, *provider.claims)
+        claims: JsonObject | None = {name: user[name] for name in names if name in user}
+        if self._identity is not None:
+            claims = await self._identity(user, token)
+        if claims is None:
+            logger.info("identity= rejected a user of %s", provider.name)
+            raise Rejected("this user may not use this server", "invalid_grant")
+        return principal, claims
 
     def __repr__(self) -> str:
         return f"<OAuthProxy of {self._provider.name}>"

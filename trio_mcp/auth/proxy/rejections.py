@@ -1,0 +1,101 @@
+"""What is wrong with a request to an `OAuthProxy`, and how a browser or a client is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from types import MappingProxyType
+from typing import Final, Never, TypeAlias
+
+from ...base.logs import peer_logger
+from ...http import HttpRequest, HttpResponse
+from ...http.authenticator import RETRY_AFTER
+from ...types import JsonObject
+from ..client.code import query_parameters
+from .pages import error_page
+
+logger = peer_logger("trio_mcp.auth")
+
+NO_STORE: Final[Mapping[str, str]] = MappingProxyType({"cache-control": "no-store"})
+FORM: Final = "application/x-www-form-urlencoded"
+
+Handler: TypeAlias = Callable[[HttpRequest[Never]], Awaitable[HttpResponse]]
+
+
+class Rejected(Exception):
+    """A request is rejected. The text is for the user, or for the developer of the client.
+
+    Args:
+        code: the error of OAuth (RFC 6749, 5.2; RFC 7591, 3.2.2).
+        status: of HTTP.
+    """
+
+    def __init__(self, why: str, code: str = "invalid_request", status: int = 400) -> None:
+        super().__init__(why)
+        self.code = code
+        self.status = status
+
+
+def log_in_again(reason: str) -> Rejected:
+    """Return the rejection of a code or a token that is not good; the reason is for the log."""
+    logger.info("a token request was refused: %s", reason)
+    return Rejected("log in again", "invalid_grant")
+
+
+def try_later(reason: str) -> Rejected:
+    """Return the rejection of a request for which the provider cannot be asked now; the reason is for the log.
+
+    A client that got `invalid_grant` would throw its tokens away.
+    """
+    logger.warning("a token request failed: %s", reason)
+    return Rejected("the provider cannot be asked now", "temporarily_unavailable", 503)
+
+
+def shows_errors(handler: Handler) -> Handler:
+    """Return a handler that answers what is wrong with a page."""
+
+    @wraps(handler)
+    async def shown(request: HttpRequest[Never]) -> HttpResponse:
+        try:
+            return await handler(request)
+        except Rejected as error:
+            return error_page(str(error), error.status)
+
+    return shown
+
+
+def returns_errors(handler: Handler) -> Handler:
+    """Return a handler that answers what is wrong as JSON."""
+
+    @wraps(handler)
+    async def returned(request: HttpRequest[Never]) -> HttpResponse:
+        try:
+            return await handler(request)
+        except Rejected as error:
+            later = {"retry-after": f"{RETRY_AFTER}"} if error.status == 503 else {}
+            return json_response({"error": error.code, "error_description": str(error)}, error.status, later)
+
+    return returned
+
+
+def json_response(
+    value: JsonObject, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})
+) -> HttpResponse:
+    """Return a response with an object, which is not to be stored unless the headers say something else."""
+    plain = HttpResponse.json(value, status)
+    return HttpResponse(plain.body, status, plain.content_type, {**NO_STORE, **headers})
+
+
+def parameters(query: str) -> dict[str, str]:
+    """Return the parameters of a query. Raises `Rejected` if one comes twice."""
+    try:
+        return query_parameters(query)
+    except ValueError as error:
+        raise Rejected(f"The request {error}.") from None
+
+
+def form_of(request: HttpRequest[Never]) -> dict[str, str]:
+    """Return the fields of a form. Raises `Rejected`."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        raise Rejected(f"the body is a form: {FORM}")
+    return parameters(request.body.decode("latin-1"))
