@@ -124,7 +124,12 @@ class Endpoints:
         lasting = tokens.access if tokens.refresh is None and tokens.expires_at is None else None
         kept = Refresh(client=digest(client_id), scopes=scopes, refresh=tokens.refresh, access=lasting)
         more: JsonObject = {"refresh_token": self._issuer.box.seal(kept)} if tokens.refresh or lasting else {}
-        usual = {"access_token": access, "token_type": "Bearer", "expires_in": seconds, "scope": " ".join(scopes)}
+        usual: JsonObject = {
+            "access_token": access,
+            "token_type": "Bearer",
+            "expires_in": seconds,
+            "scope": " ".join(scopes),
+        }
         return json_response({**usual, **more})
 
     async def revoke(self, request: HttpRequest[Never]) -> HttpResponse:
