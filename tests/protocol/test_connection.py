@@ -9,6 +9,7 @@ from naming import unnamed
 
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError
 from trio_mcp.protocol.codec import codec_for
+from trio_mcp.protocol.codec.unknown import UnknownParams
 from trio_mcp.protocol.connection import (
     MAX_WITHDRAWN,
     CancelIn,
@@ -38,6 +39,7 @@ from trio_mcp.protocol.jsonrpc import (
     RequestId,
     Response,
     Unanswered,
+    decoded,
     dump,
     parse,
 )
@@ -457,3 +459,22 @@ def test_the_repr_shows_phase_revision_and_what_is_open(server: Connection) -> N
     server.receive(call(1))
     server.new_request("ping", RequestParams())
     assert f"<Connection open {NEWEST_LEGACY} open=1 asked=1>" == repr(server)
+
+
+def test_what_no_revision_has_is_an_event_for_a_connection_that_passes_it_on() -> None:
+    """A method that another revision has is none of these."""
+    connection = Connection(Side.CLIENT, passes_unknown=True)
+    connection.set_version(NEWEST_LEGACY)
+    request = connection.receive(Request(1, "x/echo", {"a": None, "_meta": {"m": 1}}))
+    assert isinstance(request, RequestIn)
+    assert isinstance(request.params, UnknownParams)
+    noted = connection.receive(Notification("notifications/x", {"b": [1]}))
+    assert isinstance(noted, NotificationIn)
+    assert isinstance(noted.params, UnknownParams)
+    assert isinstance(connection.receive(Request(2, "subscriptions/listen", {})), Rejected)
+    assert isinstance(connection.receive(Notification("notifications/tasks", {})), Ignored)
+    codec = codec_for(NEWEST_LEGACY)
+    assert decoded(codec.encode_request("x/echo", request.params)) == {"a": None, "_meta": {"m": 1}}
+    assert decoded(codec.encode_notification("notifications/x", noted.params)) == {"b": [1]}
+    with pytest.raises(LocalProtocolError):
+        codec.encode_request("x/echo", RequestParams())

@@ -199,6 +199,8 @@ class Speaking:
                 return await self._listen(request, params)
             case "x/echo":
                 return self.result({"echo": {k: v for k, v in params.items() if k != "_meta"}, "x-kept": [1.5, None]})
+            case "x/hold":
+                return await self._hold()
             case "x/fail":
                 return {"error": {"code": 7, "message": "x", "data": {"x": None}}}
         if method.startswith("tasks/"):
@@ -275,20 +277,24 @@ class Speaking:
                 for kind in arguments["kinds"]:
                     await self._change(kind)
             case "note":
-                await self.notify("notifications/x-note", {"a": [1.5, None], "_meta": {"m": 1}})
+                await self.notify("notifications/x-note", {"a": [1.5, None], "b": None, "_meta": {"m": 1}})
             case "ask_unknown":
                 return await self._ask(params, [("x/ask", {"a": 1, "_meta": {"m": 1}})])
             case "hold":
-                self.far.holds.set()
-                try:
-                    await trio.sleep_forever()
-                finally:
-                    self.far.cancelled.set()
+                return await self._hold()
             case "large":
                 text = "".join(f"{number:>7} é" for number in range(arguments["size"] // 10))
                 return self.result({"content": [{"type": "text", "text": text}], "structuredContent": {"text": text}})
         shown = {k: v for k, v in params.items() if k not in ("_meta", "requestState", "inputResponses")}
         return self.result({"content": [{"type": "text", "text": name}], "structuredContent": {"got": shown}})
+
+    async def _hold(self) -> Json:
+        self.far.holds.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.far.cancelled.set()
+        raise AssertionError("it is cancelled")
 
     async def _ask(self, params: Json, questions: list[tuple[str, Json]]) -> Json:
         if self.modern:

@@ -122,17 +122,24 @@ async def host_of(conversation: Conversation, relay: RelayServer) -> AsyncIterat
             nursery.cancel_scope.cancel()
 
 
-async def played(conversation: Conversation) -> Json:
-    """Play a conversation, and return what each side has received."""
+@asynccontextmanager
+async def begun(conversation: Conversation) -> AsyncIterator[tuple[Talk, FarWire]]:
+    """Connect the host of a conversation to its server, and open a session."""
     far = FarWire(conversation.server)
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             async with host_of(conversation, in_front_of(conversation, far, nursery)) as talk:
                 await talk.open()
-                await conversation.topic(talk, far)
-                await trio.testing.wait_all_tasks_blocked(0.002)
-                recorded = {"host": talk.heard, "server": list(far.received)}
+                yield talk, far
             nursery.cancel_scope.cancel()
+
+
+async def played(conversation: Conversation) -> Json:
+    """Play a conversation, and return what each side has received."""
+    async with begun(conversation) as (talk, far):
+        await conversation.topic(talk, far)
+        await trio.testing.wait_all_tasks_blocked(0.002)
+        recorded = {"host": talk.heard, "server": list(far.received)}
     return normal(recorded)
 
 

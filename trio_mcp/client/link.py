@@ -257,6 +257,7 @@ class Link:
                 self.dropped,
             )
             session.telemetry = self._options.telemetry
+            session.connection.passes_unknown = self._options.on_unknown is not None
             if isinstance(session, WaitingSession):
                 session.wait_if_busy = self._options.wait_if_busy
             nursery.start_soon(self._run, session, nursery, handlers)

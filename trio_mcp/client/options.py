@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 import ssl
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypedDict, cast
 
@@ -23,6 +23,7 @@ from ..base.checks import (
     nearest,
 )
 from ..errors import PeerError
+from ..protocol.codec.unknown import UnknownParams
 from ..protocol.jsonrpc import MISSING_CAPABILITY
 from ..protocol.revisions import IDEMPOTENCY_KEY, REVISIONS
 from ..sampling import SamplingProvider
@@ -79,6 +80,8 @@ class ClientOptions:
     wait_if_busy: float = 0.0
     cache: CacheView = NO_CACHE
     telemetry: Telemetry | None = field(default_factory=open_telemetry)
+    on_unknown: Callable[[str, UnknownParams], None] | None = None
+    """Called with each notification that no revision has; None ignores them. For a proxy, which passes them on."""
 
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, MODES)

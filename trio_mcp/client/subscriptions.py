@@ -15,6 +15,7 @@ import trio
 from ..base.backoff import RECONNECT_BACKOFF, STABLE_AFTER
 from ..base.logs import RepeatedRecords, peer_logger
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError, RequestTimeout, without_traceback
+from ..protocol.codec.unknown import UnknownParams
 from ..session import ClientSession
 from ..session.subscriptions import Change, announced_lists, change_of, filter_of
 from ..types import (
@@ -314,6 +315,10 @@ class NotificationRouter:
             return
         if isinstance(params, TaskStatusNotificationParams):
             self.tasks.dispatch(params)
+            return
+        if isinstance(params, UnknownParams):
+            if self._options.on_unknown is not None:
+                self._options.on_unknown(method, params)
             return
         change = change_of(method, params)
         if change is not None:

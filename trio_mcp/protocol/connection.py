@@ -178,6 +178,8 @@ class Connection:
         shared_channel: all requests travel on one channel, so two open requests of the peer may not share an id (-32600). Where
             every request has a separate stream (HTTP) they may: hosts exist that number everything 1.
         first_id: the id of our first request; lower ones are those of requests from before a restart.
+        passes_unknown: requests and notifications that no revision has are events as others are, with `UnknownParams`, for a
+            proxy that passes them on.
     """
 
     __slots__ = (
@@ -189,12 +191,16 @@ class Connection:
         "dropped",
         "notified",
         "open_ids",
+        "passes_unknown",
         "shared_channel",
         "terms",
     )
 
-    def __init__(self, peer: Side, *, shared_channel: bool = True, first_id: int = 1) -> None:
+    def __init__(
+        self, peer: Side, *, shared_channel: bool = True, first_id: int = 1, passes_unknown: bool = False
+    ) -> None:
         self._peer = peer
+        self.passes_unknown = passes_unknown
         self.shared_channel = shared_channel
         self.terms = SessionTerms()
         """What the handshake has agreed on; the newest legacy revision before that."""
@@ -325,7 +331,7 @@ class Connection:
     # one step each
 
     def _request(self, message: Request, inbound: Inbound | None) -> RequestIn:
-        terms, params = read_request(message, inbound, self.terms, self._peer)
+        terms, params = read_request(message, inbound, self.terms, self._peer, passes_unknown=self.passes_unknown)
         request_id, method, _, _ = message
         if self.shared_channel:
             if request_id in self.open_ids:
@@ -337,7 +343,9 @@ class Connection:
     def _notification(self, message: Notification) -> Event:
         params = message.params
         assert not isinstance(params, Encoded)
-        decoded = self.terms.codec.decode_notification(message.method, params, sender=self._peer)
+        decoded = self.terms.codec.decode_notification(
+            message.method, params, sender=self._peer, passes_unknown=self.passes_unknown
+        )
         if decoded is None:
             return Ignored(f"unknown notification {message.method}")
         if isinstance(decoded, CancelledNotificationParams):

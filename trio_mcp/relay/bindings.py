@@ -35,7 +35,7 @@ from ..runtime import CancelReason, Outbox
 from ..server.large_results import with_kept_links
 from ..session import Envelope, OpenBatch, Received, ReplyTarget
 from ..session.idempotency import MAX_KEY, malformed
-from ..session.tasks.requests import unknown_task
+from ..session.tasks.tasks import unknown_task
 from ..types import JsonObject, JsonValue, Model, ReadResourceRequestParams, RequestParams
 from .rounds import ASKING, Round, RoundStates, as_object
 

@@ -20,6 +20,7 @@ from ..errors import Disconnected, PeerError, RemoteProtocolError
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ..runtime import Lane
 from ..session import Call, Question, RequestHandler
+from ..session.notification_dispatch import OnProgress
 from ..types import (
     ClientCapabilities,
     CreateMessageRequestParams,
@@ -51,13 +52,21 @@ class Running:
         self.call, self.lane = call, lane
         self._reports = reports
 
-    def on_progress(self, report: ProgressNotificationParams) -> None:
-        """Pass progress on."""
+    @property
+    def on_progress(self) -> OnProgress | None:
+        """What passes progress on; None if the host wants no reports."""
+        return None if self.call.facts.terms.progress_token is None else self._on_progress
+
+    def _on_progress(self, report: ProgressNotificationParams) -> None:
         self._post(partial(self.call.progress, report.progress, report.total, report.message))
 
     def on_log(self, entry: LoggingMessageNotificationParams) -> None:
         """Pass a log message on, if the host wants it."""
         self._post(partial(self.call.log, entry.level, entry.data, entry.logger))
+
+    def on_unknown(self, method: str, params: Model) -> None:
+        """Pass on a notification that no revision has."""
+        self._post(partial(self.call.notify, method, params))
 
     def _post(self, report: Callable[[], Awaitable[None]]) -> None:
         # A host that is slow to read misses reports, and holds up nothing.

@@ -20,11 +20,13 @@ from ..client.lists import ListedTools, Lists
 from ..client.options import CallOptions, ClientOptions
 from ..client.tasks.calls import TaskCalls
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
+from ..protocol.codec.unknown import UnknownParams
 from ..protocol.jsonrpc import INTERNAL_ERROR
 from ..protocol.revisions import PROGRESS_TOKEN, RESERVED, TASKS_EXTENSION
 from ..runtime import Actor, Lane
 from ..session import AnyChannel, Call, Plan, RequestFacts, Route
 from ..session.notification_dispatch import OnProgress
+from ..session.service import UnknownMethods
 from ..session.subscriptions import LISTS, Change, filter_of
 from ..types import (
     CallToolRequestParams,
@@ -51,7 +53,7 @@ SUBSCRIBED_WITHIN: Final = 5.0
 """Seconds that a call waits for the server to agree to the subscriptions before it."""
 
 PAGED: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
-Send: TypeAlias = Callable[[str, RequestParams, OnProgress], Awaitable[Model]]
+Send: TypeAlias = Callable[[str, RequestParams, OnProgress | None], Awaitable[Model]]
 """Sends the request of a call to the server and returns its result."""
 
 
@@ -65,9 +67,11 @@ class ServerClient:
         bindings: for hosts with a principal.
         mode: the server's era, as `Client.connect` takes it.
         name: what errors call the server.
+        passes_unknown: notifications of the server that no revision has are passed on.
 
     Attributes:
         announce: called with each change that the server reports.
+        notify_host: called with each notification that no revision has, and that comes while no call runs.
     """
 
     def __init__(
@@ -80,8 +84,10 @@ class ServerClient:
         *,
         mode: str = "auto",
         name: str = "the server",
+        passes_unknown: bool = False,
     ) -> None:
         self.announce: Callable[[Change], None] = lambda _change: None
+        self.notify_host: Callable[[str, Model], None] = lambda _method, _params: None
         self._questions = questions
         self._bindings = bindings
         self._name = name
@@ -105,6 +111,7 @@ class ServerClient:
             on_change=self.on_change,
             log_level="debug",
             mode=mode,
+            on_unknown=self.on_unknown if passes_unknown else None,
         )
         self.link = Link(channel, options)
         self._tools = ListedTools(self.link.dropped)
@@ -125,6 +132,22 @@ class ServerClient:
     def routes(self) -> dict[str, Route]:
         """Return the functions that serve the host's requests, by method."""
         return dict.fromkeys(self._sends, self._route)
+
+    @property
+    def unknown(self) -> UnknownMethods:
+        """What passes on the messages of the host that no revision has."""
+        return UnknownMethods(self._route, self._notify)
+
+    def _notify(self, method: str, params: UnknownParams) -> None:
+        """Pass a notification of the host on."""
+        try:
+            session = self.link.session
+        except Disconnected:
+            return
+        if session.is_full:
+            session.records.log("%s was dropped: the server does not read", method)
+        else:
+            session.notify(method, without_own_meta(params))
 
     def _route(self, facts: RequestFacts, params: Model) -> Plan:
         assert isinstance(params, RequestParams)
@@ -152,7 +175,8 @@ class ServerClient:
         try:
             async with self._questions.during(call, lane) as running:
                 try:
-                    result = await self._sends[method](method, without_own_meta(params), running.on_progress)
+                    send = self._sends.get(method, self._pass)
+                    result = await send(method, without_own_meta(params), running.on_progress)
                 except McpError as error:
                     failure = error
                 else:
@@ -163,10 +187,14 @@ class ServerClient:
         except Disconnected as error:
             raise RemoteProtocolError(f"{self._name} has gone: {error}", code=INTERNAL_ERROR) from None
 
-    async def _request(self, method: str, params: RequestParams, _on_progress: OnProgress) -> Model:
+    async def _request(self, method: str, params: RequestParams, _on_progress: OnProgress | None) -> Model:
         return await self.link.request(method, params)
 
-    async def _list(self, method: str, params: RequestParams, _on_progress: OnProgress) -> Model:
+    async def _pass(self, method: str, params: RequestParams, on_progress: OnProgress | None) -> Model:
+        """Send a request that no revision has."""
+        return await self.link.request(method, params, on_progress=on_progress)
+
+    async def _list(self, method: str, params: RequestParams, _on_progress: OnProgress | None) -> Model:
         result = await self.link.request(method, params)
         if isinstance(result, ListToolsResult):
             result = result.model_copy(update={"tools": self.learn(result.tools)})
@@ -194,6 +222,14 @@ class ServerClient:
         running = self._questions.latest
         if running is not None:
             running.on_log(entry)
+
+    def on_unknown(self, method: str, params: UnknownParams) -> None:
+        """Pass on a notification that no revision has, with the call that it most likely belongs to if one runs."""
+        running, own = self._questions.latest, without_own_meta(params)
+        if running is not None:
+            running.on_unknown(method, own)
+        else:
+            self.notify_host(method, own)
 
     def on_change(self, change: Change) -> None:
         """Announce a change to the host."""
@@ -265,20 +301,20 @@ def without_own_meta(params: RequestParams) -> RequestParams:
     return params.model_copy(update={"meta": meta or None})
 
 
-async def call_tool(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress) -> Model:
+async def call_tool(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress | None) -> Model:
     assert isinstance(params, CallToolRequestParams)
     return await calls.tool(params.name, params.arguments, call_options(params, on_progress))
 
 
-async def get_prompt(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress) -> Model:
+async def get_prompt(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress | None) -> Model:
     assert isinstance(params, GetPromptRequestParams)
     return await calls.prompt(params.name, params.arguments, call_options(params, on_progress))
 
 
-async def read_resource(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress) -> Model:
+async def read_resource(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress | None) -> Model:
     assert isinstance(params, ReadResourceRequestParams)
     return await calls.resource(params.uri, call_options(params, on_progress))
 
 
-def call_options(params: RequestParams, on_progress: OnProgress) -> CallOptions:
+def call_options(params: RequestParams, on_progress: OnProgress | None) -> CallOptions:
     return CallOptions(meta=params.meta, on_progress=on_progress, max_rounds=MAX_ROUNDS)

@@ -1,7 +1,8 @@
 """Speaking to a host and a server of different eras: a session for the host, whose routes call the server as a client.
 
 What passes is what the messages mean: lists, calls, prompts, resources, completion, progress, log messages, changes, and the
-questions of the server. Unknown members of results survive; methods that the revisions do not define do not pass.
+questions of the server. Unknown members survive as in any model. Requests of the host that no revision has are forwarded as they
+are, and such notifications of either side; such a request of the server is rejected, since a modern host takes none.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ async def open_translation(
     declared = validated(ClientCapabilities, capabilities if added is None else added, "capabilities")
     watched = WatchedChannel(channel, is_late)
     known = validated(Implementation, info, "clientInfo") if info else None
-    client = ServerClient(nullcontext(watched), questions, declared, known, bindings, mode=mode, name=name)
+    client = ServerClient(
+        nullcontext(watched), questions, declared, known, bindings, mode=mode, name=name, passes_unknown=True
+    )
     link = client.link
     await link.open()
     try:
@@ -98,11 +101,15 @@ async def open_translation(
             capabilities=facts.capabilities,
             instructions=facts.instructions,
             followers=[Followed(lambda: [client])],
+            unknown=client.unknown,
         )
         async with open_service(offers) as service:
             client.announce = service.subscriptions.announce
             client.watch_lists()
-            yield Translation(make_session(service, shared_channel=shared_channel), watched)
+            session = make_session(service, shared_channel=shared_channel)
+            # Hosts that share a session over HTTP have no stream outside of their calls: there it is dropped.
+            client.notify_host = session.notify
+            yield Translation(session, watched)
     finally:
         await link.aclose()  # noqa: ASYNC102  it is shielded and bounded itself
 

@@ -241,6 +241,11 @@ class ClientSession:
         self.connection.notified = True
         self._outbox.post(Envelope(Notification(method, self.terms.codec.encode_notification(method, params))))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the server reads so slowly that nothing should be queued for it whose answer is not needed."""
+        return self._outbox.is_full
+
     def cancel_handlers(self) -> None:
         """Cancel the handlers that serve requests of the server: the session that would get their answers was lost."""
         self._server_requests.cancel_all()

@@ -28,6 +28,7 @@ from ..base.logs import RepeatedRecords, peer_logger
 from ..base.values import make_tuple
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.codec.reading import Inbound, Phase
+from ..protocol.codec.unknown import UnknownParams
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -105,7 +106,12 @@ class ServerSession:
     ) -> None:
         first_id = 1 if snapshot is None else snapshot.next_request_id
         self.service = service
-        self.connection = Connection(Side.CLIENT, shared_channel=shared_channel, first_id=first_id)
+        self.connection = Connection(
+            Side.CLIENT,
+            shared_channel=shared_channel,
+            first_id=first_id,
+            passes_unknown=service.offers.unknown is not None,
+        )
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
@@ -191,9 +197,12 @@ class ServerSession:
                 self._cancel(request_id)
             case ReplyIn(request_id, result):
                 self._asks.deliver(request_id, result, size)
-            case NotificationIn(method):
+            case NotificationIn(method, params):
+                unknown = self.service.offers.unknown
                 if method == "notifications/initialized":
                     self._state.initialized()
+                elif unknown is not None and isinstance(params, UnknownParams):
+                    unknown.take(method, params)
             case Rejected(error):
                 self._records = self._records or RepeatedRecords(logger, self.service.records)
                 self._records.log("a message was dropped: %s", error)
@@ -365,7 +374,7 @@ class ServerSession:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""
         service, terms, method = self.service, facts.terms, facts.method
         codec, asks_in_rounds = terms.codec, terms.asks_in_rounds
-        if method not in service.offered[codec.name]:
+        if method not in service.offered[codec.name] and not isinstance(params, UnknownParams):
             raise not_offered(facts)
         # The terms are asked too: `model_fields_set` has unknown members, and a legacy client may send one of that name.
         if (
@@ -454,10 +463,17 @@ class ServerSession:
         return call
 
     def _route(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
-        route = self.service.routes.get(facts.method)
+        service = self.service
+        route = service.routes.get(facts.method)
+        if route is None and service.offers.unknown is not None and isinstance(params, UnknownParams):
+            route = service.offers.unknown.serve
         if route is None:
             raise not_offered(facts)
         return route(facts, params)
+
+    def notify(self, method: str, params: Model) -> None:
+        """Send a notification that belongs to no request, or drop it if the client cannot be reached now, or is slow to read."""
+        self._state.notify(method, params)
 
     def _cancel(self, request_id: RequestId) -> None:
         target = self.requests.take(request_id)

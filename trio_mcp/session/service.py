@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequenc
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import trio
 
@@ -20,6 +20,7 @@ from .. import session, stores, telemetry
 from ..base.checks import check_int
 from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..errors import RemoteProtocolError, ResourceNotFound
+from ..protocol.codec.unknown import UnknownParams
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded, Request
 from ..protocol.revisions import IDEMPOTENCY, REVISIONS
@@ -70,6 +71,18 @@ def no_scopes(_request: Request, _caller: Callable[[], Caller | None]) -> frozen
     return frozenset()
 
 
+class UnknownMethods(NamedTuple):
+    """What a proxy does with the messages of a client that no revision has.
+
+    Attributes:
+        serve: serves the requests.
+        take: called with the method and the params of each notification.
+    """
+
+    serve: Route
+    take: Callable[[str, UnknownParams], None]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Offers(CallOffers):
     """All that a server offers. Another version of it may take its place in a running service: `Service.replace_offers`.
@@ -85,6 +98,7 @@ class Offers(CallOffers):
         check_reader: raises unless a caller may subscribe to a resource.
         message_middleware: sees each message of a client; see `middleware.py`.
         followers: of the resources that have subscribers.
+        unknown: for messages that no revision has; None rejects or ignores them.
     """
 
     routes: Mapping[str, Route]
@@ -97,6 +111,7 @@ class Offers(CallOffers):
     check_reader: CheckReader = everybody_reads
     message_middleware: Sequence[MessageMiddleware] = ()
     followers: Sequence[Follower] = ()
+    unknown: UnknownMethods | None = None
 
 
 logger = peer_logger("trio_mcp.session")

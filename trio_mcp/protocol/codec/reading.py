@@ -63,6 +63,7 @@ from ..revisions import (
 from .downlevel import LATE_MEMBERS
 from .models import Dropped, validated
 from .tasks import TASK, TASK_READERS, TaskWriter, read_created_task, read_members, says_task, without, without_tasks
+from .unknown import KNOWN, UnknownParams, UnknownResult
 from .writing import ASKS_NOTHING
 
 _ROUNDS: Final = frozenset({"inputResponses", "requestState"})
@@ -84,9 +85,15 @@ class Codec(TaskWriter):
         self._ignored = ignored
         """Members of params that mean nothing, by method."""
 
-    def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
-        """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params."""
+    def decode_request(self, method: str, params: JsonObject, *, sender: Side, passes_unknown: bool = False) -> Model:
+        """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params.
+
+        Args:
+            passes_unknown: a method that no revision has is no error; its params are `UnknownParams`.
+        """
         known = self._requests.get(method)
+        if known is None and passes_unknown and method not in KNOWN:
+            return validated(UnknownParams, params, "params")
         if known is None or sender not in known.senders:
             raise RemoteProtocolError(f"Method not found: {method[:128]}", code=METHOD_NOT_FOUND)
         kind = known.params
@@ -97,9 +104,17 @@ class Codec(TaskWriter):
             kind = known.modes.get(mode, kind)
         return validated(kind, params, "params")
 
-    def decode_notification(self, method: str, params: JsonObject, *, sender: Side) -> Model | None:
-        """The params of a notification, or None for one that this revision does not know: those are ignored."""
+    def decode_notification(
+        self, method: str, params: JsonObject, *, sender: Side, passes_unknown: bool = False
+    ) -> Model | None:
+        """The params of a notification, or None for one that this revision does not know: those are ignored.
+
+        Args:
+            passes_unknown: those of one that no revision has are `UnknownParams`.
+        """
         known = self.revision.notifications.get(method)
+        if known is None and passes_unknown and method not in KNOWN:
+            return validated(UnknownParams, params, "params")
         if known is None or sender not in known.senders:
             return None
         return self._read(known.params, params, "params")
@@ -118,6 +133,8 @@ class Codec(TaskWriter):
             RemoteProtocolError: it is none of them.
         """
         known = self.revision.requests.get(method)
+        if known is None and method not in KNOWN:
+            return validated(UnknownResult, result, "result")
         if known is None or known.result is None:
             raise self._lacks(method)
         may_be_task = may_be_task and known.as_task is not None
@@ -471,12 +488,13 @@ def _path(key: str) -> str:
 
 
 def read_request(
-    message: Request, inbound: Inbound | None, session: SessionTerms, sender: Side
+    message: Request, inbound: Inbound | None, session: SessionTerms, sender: Side, *, passes_unknown: bool = False
 ) -> tuple[RequestTerms, Model]:
     """Return the terms and the params of a request.
 
     Args:
         inbound: the same message, if it was classified before.
+        passes_unknown: see `Codec.decode_request`.
 
     Raises:
         RemoteProtocolError: the error to answer with.
@@ -491,7 +509,7 @@ def read_request(
         terms = session.for_request(params)
         if session.phase is OPENING:
             session.check_phase(method)
-    model = terms.codec.decode_request(method, params, sender=sender)
+    model = terms.codec.decode_request(method, params, sender=sender, passes_unknown=passes_unknown)
     # By its name: to ask pydantic for the type of a model takes half a microsecond, for every request.
     if method == "initialize":
         assert isinstance(model, InitializeRequestParams)

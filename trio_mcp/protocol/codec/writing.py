@@ -27,6 +27,7 @@ from ..revisions import RESERVED, SERVER_INFO, Era, Method, Revision
 from ..shown_text import CANNOT_SEND, dump_shown
 from ..strict_json import is_sendable
 from .downlevel import LATE_MEMBERS, Shape, narrowed, shape
+from .unknown import UnknownParams, UnknownResult
 
 LATE_FIELDS: Final = frozenset(map(to_snake, LATE_MEMBERS))
 """Fields of every result or request that only the modern era has."""
@@ -70,10 +71,14 @@ class Writer:
 
     def encode_request(self, method: str, params: Model) -> Encoded:
         """The params of a request, as this revision writes them."""
+        if type(params) is UnknownParams:
+            return self.encode(params, UnknownParams, "params")
         return self.encode(params, _params_kind(params, self._known(self.revision.requests, method)), "params")
 
     def encode_notification(self, method: str, params: Model) -> Encoded:
         """The params of a notification, as this revision writes them."""
+        if type(params) is UnknownParams:
+            return self.encode(params, UnknownParams, "params")
         return self.encode(params, _kind(params, self._known(self.revision.notifications, method).params), "params")
 
     def encode_result(self, method: str, result: Model, identity: Encoded | None = None) -> Encoded:
@@ -83,6 +88,12 @@ class Writer:
             identity: who the server is (an `Implementation`); modern results say it in their `_meta` (M-META-2s).
         """
         known = self._requests.get(method)
+        if type(result) is UnknownResult:
+            return (
+                self._signed(result, UnknownResult, identity)
+                if self._modern
+                else self.encode(result, UnknownResult, "result")
+            )
         if known is None:
             raise self._lacks(method)
         if type(result) is CallToolResult and known.result is CallToolResult:
@@ -150,7 +161,8 @@ class Writer:
         Most messages are the same in every revision: pydantic's bytes then go out as they are.
         """
         form = shape(self.revision.name, kind.__name__)
-        if _is_plain(model, form) and (self._modern or not _has_late_members(model)):
+        is_known = kind is not UnknownParams and kind is not UnknownResult
+        if is_known and _is_plain(model, form) and (self._modern or not _has_late_members(model)):
             unset = model.sent_if_set and model.left_out()
             try:
                 raw = to_json(model, by_alias=True, exclude_none=True, exclude=unset)
