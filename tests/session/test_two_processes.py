@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 from crashing_store import CrashingStore, Disk
+from peer import EVERYTHING
 from talk import Round, Talk, accept, talk_to
 from task_process import KEYS, Process, Work
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
@@ -78,6 +79,91 @@ async def test_the_tasks_of_a_process_that_was_taken_for_dead_are_taken_over_aga
         await trio.sleep(3)
         assert await elsewhere.status() == "input_required"
     assert work.runs == 2
+
+
+# servers of one name and one store whose tools differ, and processes that never were
+
+
+def other_tools(disk: Disk) -> tuple[CrashingStore, Server]:
+    """A process of the same server, without its tools."""
+    store = CrashingStore(disk)
+    server = Server("tester", version="1", options=ServiceOptions(keys=KEYS, store=store))
+    server.tool(task=True)(page)
+    return store, server
+
+
+async def page() -> str:
+    return "page"
+
+
+async def test_a_process_without_the_tool_of_a_call_refuses_it_and_the_other_one_goes_on_with_it() -> None:
+    disk, work = Disk(), Work()
+    first, (_, server) = Process(disk, work), other_tools(disk)
+    async with talk_to(first.server) as here, talk_to(server) as elsewhere:
+        asked = await here.round(here.leg("order", capabilities=EVERYTHING))
+        assert (await elsewhere.error(yes(asked, elsewhere)))["code"] == INVALID_PARAMS
+        again = await here.round(yes(asked, here))
+        assert (await elsewhere.error(yes(again, elsewhere)))["code"] == INVALID_PARAMS
+        assert await here.text(yes(again, here)) == "1 accept accept"
+    assert work.runs == 1
+
+
+async def test_a_process_without_the_tool_of_a_task_shows_it_and_takes_its_answers() -> None:
+    disk, work = Disk(), Work()
+    first, (_, server) = Process(disk, work), other_tools(disk)
+    async with first.task(ModernTask) as task, talk_to(server, principal="alice") as talk:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        elsewhere = ModernTask(talk)
+        elsewhere.id = task.id
+        assert await elsewhere.status() == "input_required"
+        for _ in range(2):
+            await elsewhere.answer(True)
+        assert (await elsewhere.result())["content"][0]["text"] == "1 accept accept"
+
+
+async def test_a_task_that_is_left_to_a_process_without_its_tool_fails_and_says_so(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    first, (_, server) = Process(disk, work), other_tools(disk)
+    async with first.task(ModernTask) as task, talk_to(server, principal="alice") as talk:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        first.store.crash()
+        await trio.sleep(3)
+        elsewhere = ModernTask(talk)
+        elsewhere.id = task.id
+        found = await elsewhere.get()
+        assert found["status"] == "failed"
+        assert "order" in found["error"]["message"]
+
+
+async def test_a_state_of_a_process_that_this_store_never_had_is_answered_at_once() -> None:
+    there, here = Form(), Form()
+    async with AsyncExitStack() as stack:
+        (_, first), (_, second) = await there.process(stack), await here.process(stack)
+        asked = await first.round(first.leg("fill"))
+        assert (await second.result(yes(asked, second)))["isError"]
+    assert here.runs == 0
+
+
+async def test_a_replayable_call_of_a_process_that_this_store_never_had_goes_on() -> None:
+    there, here = Form("replay"), Form("replay")
+    async with AsyncExitStack() as stack:
+        (_, first), (_, second) = await there.process(stack), await here.process(stack)
+        asked = await first.round(first.leg("fill"))
+        assert await second.text(yes(asked, second)) == "accept"
+
+
+async def test_a_task_of_another_store_is_lost_and_an_id_that_never_was_is_unknown() -> None:
+    work = Work()
+    first, second = Process(Disk(), work), Process(Disk(), work)
+    async with first.task(ModernTask) as task, second.task(ModernTask) as elsewhere:
+        elsewhere.id = (await task.start("order"))["taskId"]
+        assert (await elsewhere.get())["status"] == "failed"
+        elsewhere.id = "x" * len(task.id)
+        assert (await elsewhere.reply(elsewhere.about("tasks/get")))["error"]["code"] == INVALID_PARAMS
 
 
 # the result of a task of another process (2025-11-25)

@@ -1,0 +1,184 @@
+"""A fail-over: another server is there at the address of the store, with all that it had been sent but the last writes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from store_servers import PostgresServer, RedisServer, postgres_server, redis_server
+
+from trio_mcp.storage import MISSED, Append, Expect, Notice, Put, Record, StoreConflict, StoreError
+from trio_mcp.stores.leased import LeasedStore
+from trio_mcp.stores.postgres import PostgresStore, open_postgres
+from trio_mcp.stores.redis import RedisStore, open_redis
+
+BOUND = 60
+FILE = ("--save", "", "--appendonly", "yes")
+
+AnyStore = RedisStore | PostgresStore
+
+
+class Pair:
+    """A primary, and what takes its place."""
+
+    def __init__(self, url: str, open_one: Callable[[str], AbstractAsyncContextManager[AnyStore]]) -> None:
+        self.url, self._open = url, open_one
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[AnyStore]:
+        async with self._open(self.url) as store:
+            yield store
+
+    def part(self) -> None:
+        """Let nothing more reach the one that will take over."""
+        raise NotImplementedError
+
+    def fail_over(self) -> None:
+        """End the primary, and let the other one take its address."""
+        raise NotImplementedError
+
+
+class RedisPair(Pair):
+    def __init__(self, primary: RedisServer, replica: RedisServer) -> None:
+        super().__init__(primary.url, open_redis)
+        self._primary, self._replica = primary, replica
+
+    def part(self) -> None:
+        self._primary.say("SET", "mark", "1")
+        # Behind everything that was written before.
+        until = time.monotonic() + BOUND
+        while self._replica.say("EXISTS", "mark") != ":1":
+            assert time.monotonic() < until, "the replica does not follow"
+            time.sleep(0.02)
+        assert self._replica.say("REPLICAOF", "NO", "ONE") == "+OK"
+
+    def fail_over(self) -> None:
+        self._primary.stop()
+        self._replica.stop()
+        self._replica.port, self._replica.options = self._primary.port, FILE
+        self._replica.start()
+
+
+class PostgresPair(Pair):
+    """Its standby is a copy of the files of the primary."""
+
+    def __init__(self, primary: PostgresServer) -> None:
+        super().__init__(primary.url, open_postgres)
+        self._primary = primary
+        self._files, self._copy = primary.folder / "data", primary.folder / "standby"
+
+    def part(self) -> None:
+        self._primary.stop()
+        shutil.copytree(self._files, self._copy, copy_function=copied)
+        if self._primary.user:
+            for each in [self._copy, *self._copy.rglob("*")]:
+                shutil.chown(each, "postgres")
+        self._primary.start()
+
+    def fail_over(self) -> None:
+        self._primary.stop()
+        shutil.rmtree(self._files)
+        self._copy.rename(self._files)
+        self._primary.start()
+
+
+def copied(source: str, target: str) -> str:
+    return shutil.copy2(source, target) if not Path(source).is_socket() else target
+
+
+@contextmanager
+def redis_pair() -> Iterator[RedisPair]:
+    with redis_server(*FILE) as primary, tempfile.TemporaryDirectory() as folder:
+        replica = RedisServer(Path(folder), *FILE, "--replicaof", "127.0.0.1", str(primary.port))
+        replica.start()
+        try:
+            yield RedisPair(primary, replica)
+        finally:
+            replica.stop()
+
+
+@contextmanager
+def postgres_pair() -> Iterator[PostgresPair]:
+    with postgres_server() as primary:
+        yield PostgresPair(primary)
+
+
+@pytest.fixture(params=[redis_pair, postgres_pair], ids=["redis", "postgres"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    with request.param() as made:
+        yield made
+
+
+def thing(key: str, version: int = 0) -> Put:
+    return Put(Record("thing", key, key.encode(), version=version))
+
+
+async def taken(store: AnyStore, change: Put) -> None:
+    """Write until the store takes it."""
+    while True:
+        try:
+            return await store.write([change])
+        except StoreConflict:
+            raise
+        except StoreError:
+            await trio.sleep(0.05)
+
+
+async def may_bury(store: LeasedStore[object]) -> None:
+    while not await store.bury("a stranger"):  # noqa: ASYNC110  no event of ours
+        await trio.sleep(0.05)
+
+
+async def test_what_was_replicated_is_there_and_no_living_process_is_taken_for_dead(pair: Pair) -> None:
+    with trio.fail_after(BOUND):
+        async with pair.opened() as store, pair.opened() as other, other.listen() as notices:
+            await store.join("here")
+            await other.join("other", b"about")
+            await may_bury(store)
+            await store.write([thing("kept"), Append("log", "l", 1, [b"one"])])
+            await trio.to_thread.run_sync(pair.part)
+            await taken(store, thing("lost"))
+            await store.write([thing("kept", version=1), Append("log", "l", 2, [b"two"])])
+            await trio.to_thread.run_sync(pair.fail_over)
+            until = trio.current_time() + 4
+            while trio.current_time() < until:
+                try:
+                    assert not await store.bury("other")
+                    assert not await other.bury("here")
+                except StoreError:
+                    pass
+                await trio.sleep(0.02)
+            await taken(other, thing("after"))
+            assert (store.lapses, other.lapses) == (0, 0)
+            assert (await store.nodes())["other"] == b"about"
+            kept = await store.read("thing", "kept")
+            assert kept is not None
+            assert kept.version == 1
+            assert await store.read("thing", "lost") is None
+            assert await store.entries("log", "l", 0, 10) == [b"one"]
+            while await anext(notices) is not MISSED:
+                pass
+            await store.announce("after", b"")
+            while await anext(notices) != Notice("after", b""):
+                pass
+
+
+async def test_a_write_that_relies_on_a_lost_one_is_a_conflict(pair: Pair) -> None:
+    with trio.fail_after(BOUND):
+        async with pair.opened() as store:
+            await store.write([thing("claim")])
+            await trio.to_thread.run_sync(pair.part)
+            await taken(store, thing("new"))
+            await store.write([thing("claim", version=1)])
+            await trio.to_thread.run_sync(pair.fail_over)
+            await taken(store, thing("after"))
+            for key, version in (("claim", 2), ("new", 1)):
+                with pytest.raises(StoreConflict):
+                    await store.write([Expect("thing", key, version), thing("step")])
+            assert await store.read("thing", "step") is None

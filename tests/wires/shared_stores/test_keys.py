@@ -1,0 +1,47 @@
+"""Processes whose keys differ, on a real server: the second one does not start, and the error names the keys."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+import trio
+from serving import HttpProcess
+from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
+
+SCRIPT = Path(__file__).with_name("order_server.py")
+BOUND = 60
+
+
+@pytest.fixture(params=[REDIS_VARIABLE, POSTGRES_VARIABLE], ids=["redis", "postgres"])
+def store(request: pytest.FixtureRequest) -> str:
+    request.getfixturevalue("redis_url" if request.param == REDIS_VARIABLE else "postgres_url")
+    return f"{os.environ[request.param]}?namespace={secrets.token_hex(8)}"
+
+
+def key() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+async def test_a_process_with_other_keys_does_not_start_and_the_error_names_them(store: str, tmp_path: Path) -> None:
+    environment = {
+        "TRIO_MCP_STORE": store,
+        "FOLDER": str(tmp_path),
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+    }
+    ours, theirs = key(), key()
+    processes = [HttpProcess(SCRIPT, **environment, TRIO_MCP_KEYS=keys) for keys in (ours, theirs, f"{theirs},{ours}")]
+    first, stranger, both = processes
+    with trio.fail_after(BOUND):
+        try:
+            await first.start()
+            with pytest.raises(AssertionError, match="TRIO_MCP_KEYS"):
+                await stranger.start()
+            # One that is about to change the key has both.
+            await both.start()
+        finally:
+            for each in processes:
+                await each.kill()
