@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Any
 
 import pytest
 import trio
-from asgi_peer import AsgiPeer, modern_call, served
+import trio.testing
+from asgi_peer import AsgiPeer, legacy_call, modern_call, served
 from crashing_store import CrashingStore, Disk
+from serving import START
 
 from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
@@ -36,11 +40,13 @@ from trio_mcp_transports.http.link.frames import (
     encode,
     limits_of_front,
 )
-from trio_mcp_transports.http.link.link import Link, run_logged
+from trio_mcp_transports.http.link.link import Link, is_own_user, run_logged
 from trio_mcp_transports.http.link.owner import Owner
 from trio_mcp_transports.http.link.requests import decoded_request, encoded_head, encoded_request, encoded_whole
 
 BODY = 1000
+EVENTS = 8_000
+"""Reports of one call: several times what is on its way."""
 OK = encoded_head(200, [(b"content-type", b"application/json")])
 STREAM = encoded_head(200, [(b"content-type", b"text/event-stream")])
 
@@ -342,6 +348,7 @@ async def test_a_response_that_fits_into_one_frame_is_one(size: int, kinds: list
     [
         HEADER.pack(Kind.REQUEST, 1, 2**32 - 1),
         HEADER.pack(99, 1, 0),
+        HEADER.pack(Kind.GONE, 1, 1),
         encode(Kind.END, 1),
         encode(Kind.GONE, 1),
         encode(Kind.REQUEST, 2, encoded_request(request(), "n", begins=True)),
@@ -357,12 +364,62 @@ async def test_a_stranger_on_a_link_gets_nothing_but_its_end(data: bytes) -> Non
         assert here.served == 0
 
 
+async def test_a_window_that_is_wider_than_what_was_sent_ends_the_link() -> None:
+    async with owner(Here()) as stream:
+        await stream.send_all(encode(Kind.REQUEST, 1, encoded_request(request(body=b"600000"), "n", begins=True)))
+        await stream.send_all(encode(Kind.WINDOW, 1, (2**32 - 1).to_bytes(4, "big")))
+        await frames_of(stream, Kind.END)
+        assert await stream.receive_some(1) == b""
+
+
+async def test_what_a_front_says_of_a_request_that_is_over_is_dropped() -> None:
+    here = Here()
+    async with owner(here) as stream:
+        for number in (1, 2):
+            sent = encode(Kind.REQUEST, number, encoded_request(request(body=b"1"), "n", begins=True))
+            await stream.send_all(sent)
+            assert (await frames_of(stream, Kind.WHOLE))[-1].number == number
+            await stream.send_all(encode(Kind.WINDOW, 1, b"\0\0\0\1") + encode(Kind.GONE, 1))
+        assert here.served == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root runs a process as another user")
+async def test_a_process_of_another_user_is_known() -> None:
+    with trio.socket.socket(trio.socket.AF_UNIX) as listener, trio.fail_after(START):
+        await listener.bind(f"\0trio-mcp-{os.getpid()}")
+        listener.listen(1)
+        connect = f"s = socket.socket(socket.AF_UNIX); s.connect('\\0trio-mcp-{os.getpid()}'); s.recv(1)"
+        for user, is_own in ((65534, False), (os.getuid(), True)):
+            code = f"import os, socket; os.setuid({user}); {connect}"
+            stranger = await trio.lowlevel.open_process([sys.executable, "-I", "-S", "-c", code])
+            accepted, _ = await listener.accept()
+            with accepted:
+                assert is_own_user(accepted) is is_own
+            await stranger.wait()
+
+
 # two processes
 
 
+class Life:
+    """What became of a call.
+
+    Attributes:
+        reports: how many it has sent.
+    """
+
+    def __init__(self) -> None:
+        self.began = trio.Event()
+        self.ended = trio.Event()
+        self.reports = 0
+
+
 @asynccontextmanager
-async def two(folder: Path, authenticate: Any = None) -> AsyncIterator[tuple[AsgiPeer, AsgiPeer]]:
+async def two(
+    folder: Path, authenticate: Any = None, life: Life | None = None
+) -> AsyncIterator[tuple[AsgiPeer, AsgiPeer]]:
     """Two workers that share a store."""
+    life = life or Life()
     disk, keys = Disk(), KeyRing.random()
 
     def process() -> McpApp:
@@ -375,6 +432,25 @@ async def two(folder: Path, authenticate: Any = None) -> AsyncIterator[tuple[Asg
             caller = ctx.caller
             who = None if caller is None else [caller.principal, sorted(caller.scopes), caller.claims]
             return json.dumps([answer.action, who])
+
+        @server.tool
+        async def stay(ctx: Context) -> None:
+            """Ask, and wait until it is cancelled."""
+            await ctx.elicit("Really?", bool)
+            life.began.set()
+            try:
+                await trio.sleep_forever()
+            finally:
+                life.ended.set()
+
+        @server.tool
+        async def tell(ctx: Context) -> str:
+            """Ask, and report many times."""
+            await ctx.elicit("Really?", bool)
+            for life.reports in range(1, EVENTS + 1):
+                await ctx.progress(life.reports, EVENTS)
+                life.began.set()
+            return "over"
 
         return asgi_app(server)
 
@@ -393,9 +469,19 @@ async def by_token(headers: Mapping[str, str]) -> Caller | None:
     return None if name is None else Caller(name, ["books:read"], {"team": "blue"})
 
 
-def leg(asked: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    answers = {key: {"action": "accept", "content": {"value": True}} for key in asked["inputRequests"]}
-    return modern_call("order", requestState=asked["requestState"], inputResponses=answers)
+YES = {"action": "accept", "content": {"value": True}}
+
+
+def leg(asked: dict[str, Any], tool: str = "order", **more: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    answers = dict.fromkeys(asked["inputRequests"], YES)
+    return modern_call(tool, requestState=asked["requestState"], inputResponses=answers, **more)
+
+
+async def parked(peer: AsgiPeer, tool: str) -> dict[str, Any]:
+    """Call a tool that asks; return the result."""
+    body, headers = modern_call(tool)
+    asked: dict[str, Any] = (await peer.post(body, headers)).json["result"]
+    return asked
 
 
 @pytest.fixture
@@ -430,3 +516,134 @@ async def test_sockets_are_for_their_user_alone_and_gone_at_the_end(folder: Path
         paths = [socket_path(folder, each.app.service.calls.node) for each in (first, second)]
         assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
     assert [path for path in paths if path.exists()] == []
+
+
+async def test_a_client_that_leaves_the_front_cancels_its_modern_call_at_the_owner(folder: Path) -> None:
+    life = Life()
+    async with two(folder, life=life) as (first, second):
+        body, headers = leg(await parked(first, "stay"), "stay")
+        reply = second.start(body, headers)
+        with trio.fail_after(START):
+            await life.began.wait()
+            reply.gone.set()
+            await life.ended.wait()
+
+
+@asynccontextmanager
+async def fronting(folder: Path, peer: AsgiPeer) -> AsyncIterator[trio.SocketStream]:
+    """A link to the process of a peer, as another process has it."""
+    stream = await trio.open_unix_socket(str(socket_path(folder, peer.app.service.calls.node)))
+    async with stream:
+        yield stream
+
+
+def passed_on(body: object, headers: Mapping[str, str]) -> bytes:
+    """The frame of a request."""
+    sent = Request("POST", "/mcp", headers, Body(json.dumps(body).encode()), connection="front 1")
+    return encode(Kind.REQUEST, 1, encoded_request(AuthorizedRequest(sent, Peer(None, headers)), "front", begins=True))
+
+
+async def test_a_front_that_ends_cancels_the_modern_calls_that_it_has_passed_on(folder: Path) -> None:
+    life = Life()
+    async with two(folder, life=life) as (first, _):
+        asked = await parked(first, "stay")
+        with trio.fail_after(START):
+            async with fronting(folder, first) as stream:
+                await stream.send_all(passed_on(*leg(asked, "stay")))
+                await life.began.wait()
+            await life.ended.wait()
+
+
+async def test_a_legacy_call_goes_on_when_its_front_ends(folder: Path) -> None:
+    async with two(folder) as (first, second):
+        headers = await first.open_session()
+        with trio.fail_after(START):
+            async with fronting(folder, first) as stream:
+                await stream.send_all(passed_on(legacy_call("order", id=7), headers))
+                events = b""
+                while b"elicitation/create" not in events:
+                    events += b"".join(each.data for each in await frames_of(stream, Kind.DATA))
+        question = json.loads(
+            events.partition(b"elicitation/create")[0].rpartition(b"data: ")[2].split(b",")[1].partition(b":")[2]
+        )
+        last = events.rpartition(b"id: ")[2].split(b"\n")[0].decode()
+        resumed = second.start({}, {**headers, "last-event-id": last}, method="GET", sends_body=False)
+        answer = {"jsonrpc": "2.0", "id": question, "result": YES}
+        assert (await second.post(answer, headers)).status == 202
+        assert (await resumed.end()).events[-1]["id"] == 7
+
+
+async def test_of_two_that_resume_a_stream_at_two_workers_the_later_one_has_it(folder: Path) -> None:
+    async with two(folder) as (first, second):
+        headers = await first.open_session()
+        called = first.start(legacy_call("order", id=7), headers)
+        await called.until("elicitation/create")
+        resuming = {**headers, "last-event-id": called.ids[-1]}
+        called.gone.set()
+        earlier, later = [], []
+        for peer in (second, first, second):
+            earlier += later
+            later = [peer.start({}, resuming, method="GET", sends_body=False)]
+            await trio.testing.wait_all_tasks_blocked(cushion=0.05)
+        answer = {"jsonrpc": "2.0", "id": called.events[-1]["id"], "result": YES}
+        assert (await second.post(answer, headers)).status == 202
+        assert (await later[0].end()).events[-1]["id"] == 7
+        for each in earlier:
+            assert (await each.end()).events == []
+
+
+async def test_a_reader_that_stops_at_the_front_slows_the_call_down_and_misses_nothing(folder: Path) -> None:
+    life = Life()
+    async with two(folder, life=life) as (first, second):
+        body, headers = leg(await parked(first, "tell"), "tell", meta={"progressToken": 1})
+        reply = second.start(body, headers)
+        reply.stuck = trio.Event()
+        with trio.fail_after(2 * START):
+            await life.began.wait()
+            await trio.testing.wait_all_tasks_blocked(cushion=0.05)
+            assert 0 < life.reports < EVENTS // 2
+            reply.stuck.set()
+            reply = await reply.end(seconds=2 * START)
+        *reports, answer = reply.events
+        assert [each["params"]["progress"] for each in reports] == [*range(1, EVENTS + 1)]
+        assert answer["result"]["content"][0]["text"] == "over"
+
+
+class DyingOwner:
+    """Listens in the place of an owner, and closes each link when a request comes on it."""
+
+    def __init__(self, folder: Path, peer: AsgiPeer) -> None:
+        self.path = socket_path(folder, peer.app.service.calls.node)
+        self.requests = 0
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        self.path.unlink()
+        with trio.socket.socket(trio.socket.AF_UNIX) as sock:
+            await sock.bind(str(self.path))
+            sock.listen(1)
+            task_status.started()
+            while True:
+                accepted, _ = await sock.accept()
+                with accepted:
+                    reader = FrameReader(limits_of_front(MAX_HEAD))
+                    while not [*reader.feed(await accepted.recv(65536))]:
+                        pass
+                    self.requests += 1
+
+
+async def test_a_request_whose_owner_ends_before_it_accepts_is_sent_again_only_if_it_may_come_twice(
+    folder: Path,
+) -> None:
+    async with two(folder) as (first, second), trio.open_nursery() as nursery:
+        asked, headers = await parked(first, "order"), await first.open_session()
+        dying = DyingOwner(folder, first)
+        await nursery.start(dying.run)
+        with trio.fail_after(START):
+            lost = await second.post(legacy_call("order"), headers)
+            assert (lost.status, lost.headers["retry-after"], dying.requests) == (503, "1", 1)
+            dying.requests = 0
+            # The call is parked in a process that lives, which cannot be reached.
+            away = await second.post(*leg(asked))
+            assert (away.status, away.headers["retry-after"]) == (503, "1")
+            assert dying.requests > 1
+        nursery.cancel_scope.cancel()
