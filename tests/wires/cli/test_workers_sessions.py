@@ -6,16 +6,19 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import httpx2
 import pytest
 import trio
-from crew import Crew, Json, kill, serving, until
+from crew import Crew, Json, files, kill, serving, until
 from peer import hello
 from serving import START
+from talk import modern_meta
 
+from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 
 # The streams are left before their end.
@@ -51,10 +54,12 @@ class Session:
         return text
 
     @asynccontextmanager
-    async def stream(self, method: str, **request: object) -> AsyncIterator[Stream]:
+    async def stream(
+        self, method: str, http: httpx2.AsyncClient | None = None, **request: object
+    ) -> AsyncIterator[Stream]:
         accepting = {"accept": "application/json, text/event-stream", **self.headers}
-        async with httpx2.AsyncClient(timeout=START) as http:
-            async with http.stream(method, self.crew.url, headers=accepting, **request) as response:
+        async with httpx2.AsyncClient(timeout=START) if http is None else nullcontext(http) as client:
+            async with client.stream(method, self.crew.url, headers=accepting, **request) as response:
                 yield Stream(response)
 
 
@@ -181,6 +186,100 @@ async def test_a_frozen_worker_holds_its_sessions_up_until_its_parent_has_killed
         await until(lambda: len(crew.pids) == 2)
         for session in sessions:
             assert int(await session.call("where")) != homes[0]
+
+
+async def other_worker(crew: Crew, http: httpx2.AsyncClient, home: int) -> bool:
+    """Whether the connection of this client, which it keeps, is one to another worker than the home of a session."""
+    params = {"name": "where", "arguments": {}, "_meta": modern_meta()}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    accepting = {"accept": "application/json, text/event-stream", **headers_of("tools/call", params)}
+    response = await http.post(crew.url, json=message, headers=accepting)
+    return int(response.json()["result"]["content"][0]["text"]) != home
+
+
+@asynccontextmanager
+async def client_of_another_worker(crew: Crew, home: int) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client whose connection is one to another worker than this."""
+    async with AsyncExitStack() as stack:
+        with trio.fail_after(START):
+            while True:
+                http = await stack.enter_async_context(httpx2.AsyncClient(timeout=START))
+                if await other_worker(crew, http, home):
+                    break
+        yield http
+
+
+async def test_a_worker_that_freezes_while_it_passes_a_stream_on_holds_nothing_up(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        session = await opened(crew)
+        home = int(await session.call("where"))
+        (front,) = crew.pids - {home}
+        async with (
+            client_of_another_worker(crew, home) as http,
+            session.stream("POST", http, json=calling("order")) as stream,
+        ):
+            question = await stream.next()
+            os.kill(front, signal.SIGSTOP)
+            # Nothing else accepts connections now.
+            resuming = Session(crew, session.headers["mcp-session-id"])
+            resuming.headers["last-event-id"] = stream.last
+            async with resuming.stream("GET") as resumed:
+                assert (await session.post({"id": question["id"], "result": YES})).status_code == 202
+                assert (await resumed.next())["id"] == 77
+        assert front in crew.pids
+        await crew.hear("is killed: its event loop")
+
+
+async def test_a_session_whose_worker_was_killed_can_be_deleted_while_others_take_it_over(short: Path) -> None:
+    async with serving(short) as crew:
+        for _ in range(2):
+            session = await opened(crew)
+            await kill(int(await session.call("where")))
+            statuses = list[int]()
+
+            async def send(method: str, session: Session = session, statuses: list[int] = statuses) -> None:
+                body = calling("where", len(statuses)) if method == "POST" else None
+                statuses.append((await crew.send(method, json=body, headers=session.headers)).status_code)
+
+            async with trio.open_nursery() as nursery:
+                for method in ("POST", "DELETE") * 4:
+                    nursery.start_soon(send, method)
+            assert {*statuses} <= {200, 204, 404, 503}
+            while (deleted := (await crew.send("DELETE", headers=session.headers)).status_code) == 503:
+                pass
+            assert deleted in (204, 404)
+            for _ in range(MANY):
+                assert (await session.post({"method": "notifications/initialized"})).status_code == 404
+            await until(lambda: len(crew.pids) == 3)
+
+
+async def test_a_worker_that_blocks_for_a_while_is_slow_and_stays(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        session = await opened(crew)
+        before = crew.pids
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(session.call, "block", seconds=3))
+            for _ in range(MANY):
+                assert int(await crew.call("where")) in before
+        home = int(await session.call("where"))
+        assert home in before
+        assert crew.pids == before
+
+
+async def test_a_stranger_on_the_socket_of_a_worker_gets_its_end_and_harms_nothing(short: Path) -> None:
+    async with serving(short, workers=2) as crew:
+        session = await opened(crew)
+        (folder,) = files(short)
+        sockets = [short / folder / name for name in files(short / folder) if name.startswith("l")]
+        assert len(sockets) == 2
+        for path in sockets:
+            for said in (b"GET / HTTP/1.1\r\n\r\n", b"\x01" + bytes(8) + b"\xff\xff\xff\xff", b"\x63" + bytes(12)):
+                async with await trio.open_unix_socket(str(path)) as stream:
+                    await stream.send_all(said)
+                    with trio.fail_after(START):
+                        assert await stream.receive_some() == b""
+        await crew.hear("a link was closed", times=6)
+        assert len({await session.call("where") for _ in range(MANY)}) == 1
 
 
 async def test_a_long_result_and_a_long_argument_pass_through_any_worker(short: Path) -> None:
