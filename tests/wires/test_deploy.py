@@ -18,6 +18,7 @@ import pytest
 import trio
 import yaml
 from serving import IMPORTS, SOON, START
+from store_servers import missing
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "docs" / "deploy"
@@ -112,8 +113,9 @@ http {{
 """
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 async def test_nginx_publishes_a_server_under_a_prefix_as_the_page_says(tmp_path: Path) -> None:
+    if shutil.which("nginx") is None:
+        missing("nginx", "nginx")
     page = (ROOT / "docs" / "deployment.md").read_text()
     (location,) = (block for block in re.findall(r"```nginx\n(.*?)```", page, re.DOTALL) if "/clinic" in block)
     (command,) = re.findall(r"^trio-mcp (serve app.py --root-path .*)$", page, re.MULTILINE)
@@ -161,11 +163,34 @@ HELLO_HEADERS = {
 
 
 def test_the_probes_of_kubernetes_are_those_of_the_server() -> None:
-    deployment, service = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    deployment, service, budget = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["livenessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/ready", "port": "http"}
     assert service["spec"]["sessionAffinity"] == "ClientIP"
+    assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert budget["spec"]["selector"] == deployment["spec"]["selector"]
+
+
+def test_the_variables_of_kubernetes_are_in_the_secret_that_the_page_makes() -> None:
+    deployment, *_ = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    references = {each["name"]: each["valueFrom"]["secretKeyRef"] for each in container["env"]}
+    assert references.keys() == {"TRIO_MCP_KEYS", "TRIO_MCP_STORE"}
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    assert "kubectl create secret generic mcp " in page
+    for reference in references.values():
+        assert reference["name"] == "mcp"
+        assert f"--from-literal={reference['key']}=" in page
+
+
+def test_kubernetes_waits_longer_than_the_pause_and_the_drain() -> None:
+    deployment, *_ = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    pod = deployment["spec"]["template"]["spec"]
+    _, pause = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    command = json.loads(of("CMD")[0])
+    drain = int(command[command.index("--drain") + 1])
+    assert pod["terminationGracePeriodSeconds"] > int(pause) + drain + 5
 
 
 async def started(command: list[str], folder: Path) -> tuple[trio.Process, str]:
