@@ -55,10 +55,12 @@ class Report:
     Attributes:
         cpu: CPU time of the server for each call, in µs.
         first_answer: Time from the start of the process to its first answer, in ms; only on stdio.
+        calls: How many were answered.
     """
 
     cpu: float
     first_answer: float
+    calls: int
 
 
 async def build() -> None:
@@ -114,4 +116,4 @@ async def generate(
         raise WrongAnswers(f"{said['errors']} of {said['calls']} answers were wrong:\n{tail(log)}")
     if not said["calls"]:
         raise WrongAnswers(f"no call was answered in {load.duration:g} seconds")
-    return Report(said["cpu_us"], said["first_ms"])
+    return Report(said["cpu_us"], said["first_ms"], said["calls"])

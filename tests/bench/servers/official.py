@@ -10,6 +10,7 @@ import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Elicit, Resolve
 from pydantic import BaseModel
+from starlette.applications import Starlette
 
 server = MCPServer("bench", log_level="WARNING")
 
@@ -66,6 +67,12 @@ def add_extra(number: int) -> None:
 for extra_number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
     add_extra(extra_number)
 
+
+def application() -> Starlette:
+    """Return the application, for workers of uvicorn too; BENCH_SESSIONS=0 serves legacy clients without sessions."""
+    return server.streamable_http_app(stateless_http=os.environ.get("BENCH_SESSIONS") == "0")
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         server.run()
@@ -73,9 +80,8 @@ if __name__ == "__main__":
         import uvicorn
 
         # As `pip install mcp` has it: uvicorn on asyncio, with h11.
-        application = server.streamable_http_app()
         uvicorn.run(
-            application,
+            application(),
             host="127.0.0.1",
             port=int(sys.argv[2]),
             log_level="warning",
