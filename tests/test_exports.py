@@ -99,11 +99,25 @@ def test_a_module_that_other_libraries_have_is_answered_with_what_to_write(name:
         ("trio_mcp.types", "Image", "it is in trio_mcp"),
         ("trio_mcp.testing", "Client", "it is in trio_mcp"),
         ("trio_mcp.server.middleware", "Middleware", "@server.middleware"),
+        ("trio_mcp.server.server", "FastMCP", "write Server"),
+        ("trio_mcp.server.lifespan", "lifespan", "@asynccontextmanager"),
+        ("trio_mcp.client.sampling", "SamplingMessage", "it is in trio_mcp.types"),
+        ("trio_mcp.client.sampling", "SamplingParams", "write CreateMessageRequestParams"),
+        ("trio_mcp.auth", "JWTVerifier", "write jwt"),
+        ("trio_mcp.auth", "StaticTokenVerifier", "write static"),
     ],
 )
 def test_a_name_of_another_module_is_answered_with_what_to_write(module: str, name: str, hint: str) -> None:
     with pytest.raises(ImportError, match=naming(name, module, hint)):
         exec(f"from {module} import {name}")
+
+
+def test_any_other_name_of_another_module_is_missing_as_ever() -> None:
+    for module in ("trio_mcp.server.server", "trio_mcp.auth"):
+        with pytest.raises(ImportError, match=f"^cannot import name 'Nothing' from '{module}' .*py"):
+            exec(f"from {module} import Nothing")
+        assert not hasattr(importlib.import_module(module), "Nothing")
+    assert not hasattr(trio_mcp.auth, "JWTVerifier")
 
 
 def test_any_other_module_is_missing_as_ever() -> None:

@@ -145,6 +145,19 @@ def test_each_failure_is_a_record_and_the_first_of_a_kind_in_a_minute_have_their
     assert fail("add", Broken()).exc_info is not None
 
 
+def test_a_traceback_without_code_of_an_author_is_shown_whole(caplog: pytest.LogCaptureFixture) -> None:
+    ours: dict[str, object] = {"__name__": "trio_mcp.module"}
+    exec("def fail():\n    raise KeyError", ours)
+    failures = FailureLog()
+    try:
+        ours["fail"]()  # type: ignore[operator]
+    except KeyError as error:
+        # Without the frame of this test, which is an author's.
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        failures.log(peer_logger("trio_mcp.test"), "add", "add failed", error)
+    assert "in fail" in caplog.text
+
+
 def test_the_number_of_kinds_of_failures_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     failures, logger = FailureLog(clock=lambda: 0.0), peer_logger("trio_mcp.test")
     for number in range(MAX_TRACEBACKS * MAX_KINDS):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from naming import naming
+from naming import naming, unnamed
 from scripted import (
     FOLLOWS_TASKS,
     FORM,
@@ -31,6 +31,7 @@ from trio_mcp.client import decline
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, LOG_LEVEL, MODERN, PROTOCOL_VERSION
+from trio_mcp.types import CallToolResult, ReadResourceResult
 
 # calling
 
@@ -311,3 +312,17 @@ async def test_a_close_is_bounded_though_the_server_reads_nothing() -> None:
         for call in calls:
             with pytest.raises(Disconnected):
                 await call.result()
+
+
+@pytest.mark.parametrize(
+    ("result", "written"),
+    [
+        (CallToolResult(content=[]), ".content[0]"),
+        (ReadResourceResult(contents=[]), ".contents[0]"),
+    ],
+    ids=["a tool", "a resource"],
+)
+def test_a_result_that_is_read_as_a_list_names_what_to_write(result: Any, written: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        result[0]
+    assert unnamed(str(caught.value), "not subscriptable", written) == []

@@ -377,6 +377,34 @@ async def test_a_resource_names_the_page_too(mode: str) -> None:
         assert "docs/asyncio.md" in caught.value.message
 
 
+@pytest.mark.parametrize("tell_errors", [True, False])
+async def test_a_resource_that_looks_up_a_key_that_does_not_exist_names_what_to_raise(
+    mode: str, tell_errors: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, books = Server("library", version="1", options=ServiceOptions(tell_errors=tell_errors)), {"1": "Emma"}
+
+    @server.resource("book://{number}")
+    async def book(number: str) -> str:
+        return books[number]
+
+    async with client_of(server, mode) as client:
+        with pytest.raises(PeerError) as caught:
+            await client.read_resource("book://2")
+    assert ("ResourceNotFound(uri)" in caught.value.message) is tell_errors
+    if not tell_errors:
+        assert "ResourceNotFound(uri)" in caplog.text
+
+
+async def test_a_traceback_in_the_log_begins_with_the_code_of_the_author(
+    mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await call(offering(), mode, "boom")
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert record.exc_info is not None
+    assert record.exc_info[2] is not None
+    assert record.exc_info[2].tb_frame.f_code.co_name == "boom"
+
+
 async def test_other_errors_of_these_types_get_no_advice(mode: str) -> None:
     async def tool() -> None:
         raise RuntimeError("the engine is not running")

@@ -14,6 +14,7 @@ async def test_addition(mcp_client: Client) -> None:        # runs twice: [legac
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -37,8 +38,10 @@ NO_TRIO = (
 
 
 NO_RUNNER = (
-    "tests of trio_mcp run in Trio: install pytest-trio, and set trio_mode = true below [tool.pytest.ini_options]"
+    "tests of trio_mcp run on Trio: install pytest-trio, and set trio_mode = true below [tool.pytest.ini_options]; or on "
+    "asyncio, with pytest-asyncio or @pytest.mark.anyio, as those of an application in FastAPI do"
 )
+NO_ATTRIBUTE = "result.data is JSON: write [{!r}], or call_tool(..., returns=Model) for an object"
 NO_PLUGIN = "trio_mode is an option of pytest-trio, which is not loaded: install pytest-trio"
 REGISTERED = pytest.StashKey[bool]()
 """Whether this plugin has registered `trio_mode`, since pytest-trio has not."""
@@ -70,11 +73,22 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if isinstance(error, pytest.fail.Exception):
         if error.msg is not None and error.msg.startswith("async def functions are not natively supported"):
             error.msg += f"\n{NO_RUNNER}"
+    elif hint := attribute_hint(error):
+        error.add_note(hint)
     elif item.get_closest_marker("trio") is not None:
         from trio_mcp.session.event_loop import asyncio_hint  # noqa: PLC0415  see the head of the module
 
         if hint := asyncio_hint(error, "test"):
             error.add_note(hint.removeprefix("; "))
+
+
+def attribute_hint(error: BaseException) -> str:
+    """Return what to write if code reads a member of `result.data` as an attribute, as with FastMCP; else an empty text."""
+    # Not by a class for `.data`: other libraries take a real dict only.
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, dict) or error.name not in error.obj:
+        return ""
+    line = traceback.extract_tb(error.__traceback__)[-1].line or ""
+    return NO_ATTRIBUTE.format(error.name) if ".data" in line else ""
 
 
 @pytest.fixture(params=ERAS)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Final
+from typing import Final, Never
 
 _IN_CALLS: dict[str, tuple[str, ...]] = {}
 """The modules that calls may need, by package."""
@@ -36,13 +36,7 @@ def exports(
             return import_module(f"{package}.{name}")
         if name not in module_of:
             # A class: a function may have the name of a module, which `from package import module` then looks for.
-            if (
-                name[0].isupper()
-                and name in vars(sys.modules["trio_mcp"])["__all__"]
-                and importing_module() is not None
-            ):
-                raise ImportError(f"cannot import name {name!r} from {package!r}: it is in trio_mcp", name=package)
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise missing_name(package, name, is_import=name[0].isupper() and importing_module() is not None)
         module = module_of[name]
         path = module if module.startswith("trio_mcp.") else f"{package}.{module}"
         value: object = getattr(import_module(path), name)
@@ -68,6 +62,35 @@ def modules_in_calls() -> Iterator[str]:
         done |= waiting
         for package in waiting:
             yield from _IN_CALLS[package]
+
+
+def missing_name(module: str, name: str, *, is_import: bool) -> AttributeError | ImportError:
+    """Return the error for a name that a module below `trio_mcp` does not have: what to write instead, if that is known.
+
+    Args:
+        is_import: whether it is imported. A hint needs an `ImportError`: an `AttributeError` would become one without it.
+    """
+    if is_import and (hint := hint_for_name(name)):
+        return ImportError(f"cannot import name {name!r} from {module!r}: {hint}", name=module)
+    return AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+def hint_for_name(name: str) -> str:
+    """Return what to write to import a name; empty if nothing is known."""
+    if name in vars(sys.modules["trio_mcp"])["__all__"]:
+        return "it is in trio_mcp"
+    # By its name: a program without a mistake does not load the hints.
+    hint: str = import_module("trio_mcp.import_hints").hint(name)
+    return hint
+
+
+def hinting(module: str, names: str) -> Callable[[str], Never]:
+    """Return the `__getattr__` of a module in which users of other libraries look for names, separated by spaces."""
+
+    def missing(name: str) -> Never:
+        raise missing_name(module, name, is_import=name in names.split())
+
+    return missing
 
 
 def importing_module() -> str | None:

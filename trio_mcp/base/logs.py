@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TextIO, TypeAlias, cast, get_args
 
 from .checks import check_choice
@@ -166,6 +167,10 @@ class RepeatedRecords:
             self._logger.log(level, "%d more of these: %s", count, text, exc_info=error)
 
 
+CALLERS: Final = (__name__.partition(".")[0], "trio_mcp_transports", "trio", "outcome")
+"""The packages that call an author's functions."""
+
+
 class FailureLog:
     """The failures of an author's functions, which any caller can cause again and again.
 
@@ -202,7 +207,8 @@ class FailureLog:
         """
         marked = problem if reference is None else f"{problem} [{reference}]"
         if self._counts(kind, type(error)):
-            logger.error("%s%s", marked, OwnText(hint), exc_info=error)
+            shown = (type(error), error, from_author(error.__traceback__))
+            logger.error("%s%s", marked, OwnText(hint), exc_info=shown)
         else:
             text = "".join(traceback.format_exception_only(error)).strip()
             logger.error("%s (as others in this minute, so without traceback): %s", marked, text)
@@ -221,6 +227,14 @@ class FailureLog:
 
     def __len__(self) -> int:
         return len(self._minutes)
+
+
+def from_author(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the author's code on, without what has called it; all of it if there is nothing of the author."""
+    first = trace
+    while first is not None and str(first.tb_frame.f_globals.get("__name__")).partition(".")[0] in CALLERS:
+        first = first.tb_next
+    return first or trace
 
 
 def _shown(value: object) -> object:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from ..base.checks import check_callable, check_instance, mistake
+from ..base.late import hinting
 from ..errors import CapabilityError, LocalProtocolError, MalformedQuestion, SampleRefused
 from ..protocol.conversation import answer_problem, conversation_problem
 from ..sampling import SamplingProvider
@@ -145,3 +146,8 @@ def checked_answer(answer: object) -> CreateMessageResult:
     if problem is not None:
         raise LocalProtocolError(f"the answer to {METHOD} was not sent: {problem}")
     return answer
+
+
+if not TYPE_CHECKING:
+    # FastMCP has types in a module of this name.
+    __getattr__ = hinting(__name__, "SamplingMessage SamplingParams")

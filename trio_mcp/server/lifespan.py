@@ -18,12 +18,13 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
 from ..base.checks import check_callable, signature_of
 from ..base.groups import UnwrappedErrors
+from ..base.late import hinting
 from ..base.logs import peer_logger
 from ..base.values import one_line
 from ..errors import ConfigurationError
@@ -132,3 +133,8 @@ def show_in_one_line(error: CannotListen | ConfigurationError, name: str) -> Non
         sys.stderr.write(f"{name}: {one_line(text or str(error))}\n")
 
     sys.excepthook = show
+
+
+if not TYPE_CHECKING:
+    # FastMCP has a decorator in a module of this name.
+    __getattr__ = hinting(__name__, "lifespan")

@@ -15,9 +15,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Never, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from ..base.checks import check_callable, signature_of
+from ..base.late import hinting
 from ..protocol.jsonrpc import Encoded
 from ..runtime import Actor, Lane, check_awaited, run_child
 from ..session import Call, Plan, RequestFacts, Route
@@ -211,11 +212,5 @@ def check_middleware(middleware: object) -> None:
 
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Never:
-        # FastMCP has its classes in a module of this name. An `AttributeError` would become an `ImportError` without the hint.
-        if name in {"Middleware", "MiddlewareContext"}:
-            raise ImportError(
-                f"cannot import name {name!r} from {__name__!r}: write a function: @server.middleware", name=__name__
-            )
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # FastMCP has its classes in a module of this name.
+    __getattr__ = hinting(__name__, "Middleware MiddlewareContext")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
 
 from .. import server
 from ..base.checks import check_instance, check_str, keyword_options, missing
+from ..base.late import hinting
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..sampling import SamplingProvider
@@ -560,3 +561,8 @@ class Server(Composition, metaclass=AnsweredType):
 
 Lifespan: TypeAlias = Callable[[Server], AbstractAsyncContextManager[object]]
 """A function that takes the server and returns an async context manager, as `@asynccontextmanager` makes one."""
+
+
+if not TYPE_CHECKING:
+    # FastMCP has its class in a module of this name.
+    __getattr__ = hinting(__name__, "FastMCP")

@@ -1,5 +1,7 @@
 """Resources: listing them, reading them, and subscribing to their changes."""
 
+from typing import TYPE_CHECKING, Never
+
 from .content import Annotations, BlobResourceContents, Offered, Resource, TextResourceContents
 from .messages import CacheableResult, NotificationParams, PaginatedResult, RequestParams, ResourceRequestParams
 
@@ -37,6 +39,12 @@ class ReadResourceResult(CacheableResult):
     def text(self) -> str:
         """All text contents, joined."""
         return "".join(part.text for part in self.contents if isinstance(part, TextResourceContents))
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, _key: object) -> Never:
+            # FastMCP returns a list.
+            raise TypeError("'ReadResourceResult' object is not subscriptable: write .contents[0], or .text")
 
 
 class SubscribeRequestParams(RequestParams):

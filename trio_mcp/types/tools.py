@@ -1,6 +1,6 @@
 """Tools: listing and calling them."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Never, Self
 
 from pydantic import BeforeValidator
 from pydantic_core import from_json
@@ -87,6 +87,12 @@ class CallToolResult(Result):
         if isinstance(content, dict) and len(content) == 1 and "result" in content and not self._shows(content):
             return content["result"]
         return content
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, _key: object) -> Never:
+            # Old versions of FastMCP return a list.
+            raise TypeError("'CallToolResult' object is not subscriptable: write .content[0], or .text or .data")
 
     def _shows(self, content: JsonObject) -> bool:
         """Return whether the text is this object, and not what is in it."""

@@ -177,6 +177,13 @@ def test_inspect_has_status_1_for_an_error_and_shows_no_control_characters(tmp_p
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_inspect_says_that_a_server_has_no_version(tmp_path: Path) -> None:
+    file = tmp_path / "plain.py"
+    file.write_text("from trio_mcp import Server\n\nserver = Server('plain')\n")
+    done = trio_mcp("inspect", str(file))
+    assert done.stdout.startswith("plain without a version (protocol "), done.stderr
+
+
 def test_doctor_connects_as_a_client_of_each_era_and_tries_another_host(url: str, tmp_path: Path) -> None:
     done = trio_mcp("doctor", url, "--json")
     found = {check["subject"]: check for check in json.loads(done.stdout)}

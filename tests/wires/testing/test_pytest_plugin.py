@@ -124,7 +124,7 @@ async def test_sleeping():
 def test_an_async_test_without_a_runner_fails_with_what_to_install_and_to_set(tmp_path: Path) -> None:
     printed = run_pytest(tmp_path, "-p", "no:anyio", trio_mode=False, test_sleeping=ASYNC_TEST)
     assert "1 failed" in printed
-    assert unnamed(printed, "pytest-trio", "trio_mode = true") == []
+    assert unnamed(printed, "pytest-trio", "trio_mode = true", "pytest-asyncio", "@pytest.mark.anyio") == []
 
 
 def test_a_test_that_calls_asyncio_fails_with_what_to_write(tmp_path: Path) -> None:
@@ -213,3 +213,20 @@ def test_the_client_without_pytest_trio_is_an_error_that_names_it(tmp_path: Path
     assert "the fixture mcp_client needs a test that runs in Trio: install pytest-trio" in printed
     assert "2 errors" in printed
     assert "AssertionError" not in printed
+
+
+def test_a_member_of_the_data_of_a_result_that_is_read_as_an_attribute_names_what_to_write(tmp_path: Path) -> None:
+    test = """
+import trio_mcp
+from trio_mcp.types import CallToolResult, TextContent
+
+def test_data():
+    result = CallToolResult(content=[], structured_content={"n": 1, "m": 2})
+    assert result.data.n == 1
+
+def test_other():
+    data = {"n": 1}
+    assert data.n == 1
+"""
+    printed = run_pytest(tmp_path, test_data=test)
+    assert printed.count("result.data is JSON: write ['n']") == 1

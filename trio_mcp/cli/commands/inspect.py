@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Final
 
 from ...client import Client
 from ...session.options import CHARACTERS_PER_TOKEN
@@ -28,6 +29,9 @@ The tokens are an estimate, one for each four characters of what a host passes t
 input schema of each tool, and the instructions. A model counts in its own way. Errors make the status 1; warnings and advice do
 not.
 """
+
+NO_VERSION: Final = "0"
+"""What a `Server` without a version sends as its version, which the protocol requires."""
 
 EVERYTHING = Answering(samples=("",), roots=(".",))
 """Capabilities that the client declares, so that no tool that needs one is hidden."""
@@ -130,7 +134,8 @@ def as_object(report: Report) -> dict[str, object]:
 
 
 def show_report(report: Report) -> None:
-    show_lines([f"{report.name} {report.version} (protocol {report.revision})"])
+    version = "without a version" if report.version == NO_VERSION else report.version
+    show_lines([f"{report.name} {version} (protocol {report.revision})"])
     if report.instructions:
         show_lines([report.instructions])
     tools = [(f"{usage(tool)} (about {report.tokens[tool.name]} tokens)", details(tool)) for tool in report.tools]

@@ -101,7 +101,7 @@ def told_error(failures: FailureLog, facts: RequestFacts, error: BaseException, 
     if isinstance(error, EXPECTED_ERRORS):
         return error
     failures.log(logger, facts.method, f"{log_name(facts, target)} failed", error)
-    return ToolError(exception_text(error, runner_name(facts)))
+    return ToolError(f"{exception_text(error, runner_name(facts))}{unknown_hint(error, facts)}")
 
 
 def exception_text(error: BaseException, what: str) -> str:
@@ -129,6 +129,13 @@ def context_hint(error: BaseException) -> str:
         if "state" in names:
             return "; ctx.state is None without a lifespan: give one to Server(lifespan=...), or state= to make_context"
     return ""
+
+
+def unknown_hint(error: BaseException, facts: RequestFacts) -> str:
+    """Return advice to append to the text of an error, if the function of a resource has found no such key."""
+    if facts.method != "resources/read" or not any(isinstance(leaf, LookupError) for leaf in leaf_exceptions(error)):
+        return ""
+    return "; for a resource that does not exist, raise ResourceNotFound(uri), or return None"
 
 
 def last_names(error: BaseException) -> tuple[str, ...]:
@@ -188,7 +195,7 @@ def describe_error(failures: FailureLog, facts: RequestFacts, error: BaseExcepti
             return ErrorDetail(INTERNAL_ERROR, error.public_text)
         case _:
             reference = secrets.token_hex(4)
-            hint = author_hint(error, runner_name(facts))
+            hint = f"{author_hint(error, runner_name(facts))}{unknown_hint(error, facts)}"
             failures.log(
                 logger, facts.method, f"{log_name(facts, target)} failed", error, reference=reference, hint=hint
             )
