@@ -8,17 +8,12 @@ import json
 import httpx2
 import pytest
 import trio
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode
 from pages import Names, Page
 from peer import EVERYTHING
 from serving import served
 from talk import ERAS, Legacy, Talk, talk_to
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Client, ToolError
 from trio_mcp.session import CallState, Service, ServiceTree
 
 PAGE = Page("observing")
@@ -60,41 +55,6 @@ async def test_the_metrics_are_numbers(page: Names) -> None:
         metrics = page["metrics"]("travel")
     assert (metrics["travel_running"], metrics["travel_parked"], metrics["travel_open_questions"]) == (1, 0, 2)
     assert json.loads(json.dumps(metrics)) == metrics
-
-
-async def test_prometheus_gets_the_numbers(page: Names) -> None:
-    with trio.fail_after(BOUND):
-        async with served(page["server"]) as url, httpx2.AsyncClient() as http:
-            reply = await http.get(url.replace("/mcp", "/metrics"))
-    assert reply.headers["content-type"].startswith("text/plain")
-    numbers = dict(line.split() for line in reply.text.splitlines())
-    assert float(numbers["travel_running"]) == 0
-
-
-PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_each_call_is_a_span_below_that_of_its_client(page: Names, era: str) -> None:
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    page["trace"].get_tracer = provider.get_tracer
-
-    @page["server"].tool
-    async def fails() -> None:
-        """Fail, in a separate span."""
-        with provider.get_tracer("mine").start_as_current_span("inner"):
-            raise ToolError("no")
-
-    with trio.fail_after(BOUND):
-        async with Client.connect(page["server"], mode=era) as client:
-            await client.call_tool("fails", meta={"traceparent": PARENT})
-    inner, call = exporter.get_finished_spans()
-    assert (call.name, call.kind, call.status.status_code) == ("tools/call fails", SpanKind.SERVER, StatusCode.ERROR)
-    assert call.attributes == {"mcp.method.name": "tools/call", "gen_ai.tool.name": "fails"}
-    assert call.parent is not None
-    assert f"{call.parent.trace_id:032x}" == PARENT.split("-")[1]
-    assert inner.parent == call.context
 
 
 def test_the_page_has_every_state_and_the_limits_of_the_code() -> None:

@@ -30,7 +30,7 @@ ROOT_PAGES = {
 
 PICTURES = ("*.svg", "*.png")
 STAGED_AS_THEY_ARE = (".md", ".rst", ".svg", ".png")
-LANGUAGES = {".py": "python", ".conf": "nginx", ".yaml": "yaml", ".service": "ini", ".socket": "ini"}
+LANGUAGES = {".py": "python", ".conf": "nginx", ".yaml": "yaml", ".json": "json", ".service": "ini", ".socket": "ini"}
 
 FENCED = re.compile(r"^(?P<fence>[ ]*```+).*?^(?P=fence)[ ]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?P<name>\[[\w./-]+\.md)?\]\((?![a-z]+:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)]*)?\)")

@@ -24,7 +24,7 @@ from trio_mcp import Client
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc for the workers")
 
 HERE = Path(__file__).parent
-PAGES = HERE.parents[2] / "docs" / "telemetry"
+PAGES = HERE.parents[2] / "docs" / "deploy"
 LOADED = HERE / "loaded_server.py"
 TOKEN = {"TRIO_MCP_METRICS_TOKEN": "s3cret"}
 needs_prometheus = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
@@ -90,12 +90,12 @@ async def answer(url: str, query: str) -> list[Any]:
 
 
 def queries() -> list[str]:
-    panels = json.loads((PAGES / "dashboard.json").read_text())["panels"]
+    panels = json.loads((PAGES / "grafana-dashboard.json").read_text())["panels"]
     return [target["expr"].replace("$__rate_interval", "30s") for panel in panels for target in panel["targets"]]
 
 
 def alerts() -> list[str]:
-    groups = yaml.safe_load((PAGES / "alerts.yaml").read_text())["groups"]
+    groups = yaml.safe_load((PAGES / "prometheus-alerts.yaml").read_text())["groups"]
     return [rule["expr"] for group in groups for rule in group["rules"]]
 
 
@@ -126,7 +126,7 @@ async def legacy_session(url: str) -> None:
 @needs_prometheus
 def test_the_alerts_are_rules_of_prometheus() -> None:
     done = subprocess.run(
-        ["promtool", "check", "rules", str(PAGES / "alerts.yaml")], capture_output=True, text=True, timeout=60
+        ["promtool", "check", "rules", str(PAGES / "prometheus-alerts.yaml")], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(alerts())} rules found" in done.stdout + done.stderr
