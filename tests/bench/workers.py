@@ -19,7 +19,7 @@ from pathlib import Path
 import trio
 
 from . import messages
-from .environments import PythonEnvironment
+from .environments import NodeEnvironment, PythonEnvironment
 from .generator import Load, build, generate
 from .http_client import connected, open_session
 from .messages import Era
@@ -63,14 +63,14 @@ class Crew:
     """
 
     title: str
-    environment: PythonEnvironment
+    environment: PythonEnvironment | NodeEnvironment
     command: Sequence[str | Path]
     era: Era
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     has_sessions: bool = True
 
 
-def on_uvicorn(title: str, environment: PythonEnvironment, module: str) -> list[Crew]:
+def on_uvicorn(title: str, environment: PythonEnvironment | NodeEnvironment, module: str) -> list[Crew]:
     command = (*UVICORN, "--factory", f"bench.servers.{module}:application")
     return [
         Crew(f"{title}, modern", environment, command, Era.MODERN),

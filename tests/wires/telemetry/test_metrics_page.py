@@ -126,7 +126,10 @@ async def legacy_session(url: str) -> None:
 @needs_prometheus
 def test_the_alerts_are_rules_of_prometheus() -> None:
     done = subprocess.run(
-        ["promtool", "check", "rules", str(PAGES / "prometheus-alerts.yaml")], capture_output=True, text=True, timeout=60
+        ["promtool", "check", "rules", str(PAGES / "prometheus-alerts.yaml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(alerts())} rules found" in done.stdout + done.stderr
