@@ -7,6 +7,7 @@ import socket
 import ssl
 import sys
 import textwrap
+import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -561,6 +562,17 @@ async def test_an_idle_connection_is_kept_longer_than_a_head_may_take_and_then_c
         start = trio.current_time()
         assert await client.rest() == b""
         assert trio.current_time() - start < 0.6
+
+
+async def test_a_request_that_comes_in_the_moment_in_which_its_idle_connection_ends_is_answered() -> None:
+    config = guarded_config(keep_alive_timeout=0.2)
+    async with guarded(serving(answer), config) as server, server.client() as client:
+        assert await client.ask() == (200, b"ok")
+        await trio.sleep(0.1)
+        await client.send(GET)
+        # The server, which runs in the same loop, finds that it has come when its time is over.
+        time.sleep(0.3)  # noqa: ASYNC251
+        assert (await client.response())[0] == 200
 
 
 async def test_a_request_in_progress_has_no_deadline_of_the_connection(app: Exchanges) -> None:

@@ -103,7 +103,7 @@ class Connection:
                         received, data = data, None
                         is_over = not await self._feed(received)
                 if not is_over:
-                    is_over = not self._is_to_go_on()
+                    is_over = not self._is_to_go_on(has_received=bool(data))
         finally:
             # Before the nursery ends: what a call says after that has no place to go.
             http.lose()
@@ -157,11 +157,18 @@ class Connection:
 
     # Reading
 
-    def _is_to_go_on(self) -> bool:
-        """Return whether reading goes on after a deadline that has passed."""
+    def _is_to_go_on(self, *, has_received: bool) -> bool:
+        """Return whether reading goes on after a deadline that has passed.
+
+        Args:
+            has_received: bytes have come since.
+        """
         if self._due <= trio.current_time():
             self._due = inf
-            if not self._http.break_silence():
+            if self._idle and not self._in_head and (has_received or is_readable(socket_of(self._stream))):
+                # The next request has come in the same moment.
+                self._due = trio.current_time() + SENDING_SECONDS
+            elif not self._http.break_silence():
                 return False
         self._reading = trio.CancelScope(deadline=self._due)
         return True
