@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -48,11 +49,13 @@ def take_sockets(sockets: Sequence[int]) -> None:
     os.environ.update(LISTEN_PID=pid, LISTEN_FDS=str(len(sockets)), WATCHDOG_PID=pid)
 
 
-def end_with_parent(descriptor: int) -> None:
+def end_with_parent(descriptor: int, workplace: Workplace) -> None:
     """End this process as SIGTERM does when its parent ends, in whatever way."""
     # In a thread: it notices that also while the file is imported, and when the event loop hangs.
     while os.read(descriptor, 64):
         pass
+    with suppress(OSError):
+        workplace.note_ending()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -61,11 +64,13 @@ def run() -> int:
     facts = WorkerFacts(*json.loads(os.environ.pop(VARIABLE)))
     # Programs that tools start must not have it.
     os.set_inheritable(facts.parent, False)
-    threading.Thread(target=end_with_parent, args=(facts.parent,), name="trio_mcp parent", daemon=True).start()
+    workplace = Workplace(Path(facts.folder), facts.announces)
+    threading.Thread(
+        target=end_with_parent, args=(facts.parent, workplace), name="trio_mcp parent", daemon=True
+    ).start()
     take_sockets(facts.sockets)
-    folder = Path(facts.folder)
-    lock = FolderLock(folder)
-    WORKPLACE.set(Workplace(folder, facts.announces))
+    lock = FolderLock(workplace.folder)
+    WORKPLACE.set(workplace)
     try:
         return main()
     finally:

@@ -33,6 +33,7 @@ import trio
 
 from ..base.backoff import STABLE_AFTER, Backoff
 from ..base.service_notices import notify
+from ..session.options import Workplace
 from ..session.transport import ListeningTransport, find_transport
 from .command import CommandError, Status
 from .worker import VARIABLE, WorkerFacts
@@ -271,6 +272,7 @@ class Workers:
                 continue
             if not self._end.is_set():
                 self._end.set()
+                Workplace(self._folder, announces=False).note_ending()
                 notify("STOPPING=1")
                 nursery.start_soon(self._stop, nursery)
             for worker in self._running:

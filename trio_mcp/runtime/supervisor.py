@@ -101,7 +101,7 @@ class Supervisor:
         self.watchdog = Watchdog(watchdog, self._is_busy, self._owner)
         # Bound once: each actor refers to it.
         self._on_cancel = self._deadlines.cancelled
-        self._draining = self._closing = False
+        self._draining = self._closing = self._keeps_parked = False
         self._draining_tasks = trio.lowlevel.ParkingLot()
 
     def start(
@@ -178,8 +178,8 @@ class Supervisor:
         wait = self.limits.park_ttl if seconds is None else seconds
         actor.scope.deadline = min(actor.deadline, trio.current_time() + wait)
         self._deadlines.expect_end(actor, actor.scope.deadline)
-        # While draining, the next request of its caller would be refused, so it cannot go on.
-        if self._draining:
+        # While draining, the next request of its caller may not come here, so it cannot go on.
+        if self._draining and not self._keeps_parked:
             actor.cancel(CancelReason.SHUTDOWN)
 
     def resume(self, actor: Actor) -> None:
@@ -196,19 +196,24 @@ class Supervisor:
         for actor in list(self._actors.values()):
             actor.cancel(reason)
 
-    def refuse_new(self) -> None:
-        """Make `start` raise from now on, because the server is shutting down."""
-        self._draining = True
+    def refuse_new(self, *, keeps_parked: bool = False) -> None:
+        """Make `start` raise from now on, because the server is shutting down.
 
-    async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
+        Args:
+            keeps_parked: the next requests of parked actors still come.
+        """
+        self._draining = True
+        self._keeps_parked = keeps_parked
+
+    async def drain(self, seconds: float, clean_up: float = 2.0, *, keeps_parked: bool = False) -> None:
         """Refuse new actors, give the running ones `seconds` to end, then cancel all and wait `clean_up` seconds for them.
 
-        Parked actors cannot end without a request and are cancelled immediately. Actors that are left in the end are stuck. A
-        cancel ends the wait early.
+        Parked actors cannot end without a request and are cancelled immediately, unless `keeps_parked` says that their requests
+        still come. Actors that are left in the end are stuck. A cancel ends the wait early.
         """
-        self.refuse_new()
+        self.refuse_new(keeps_parked=keeps_parked)
         for actor in list(self._actors.values()):
-            if actor.state is ActorState.PARKED:
+            if actor.state is ActorState.PARKED and not keeps_parked:
                 actor.cancel(CancelReason.SHUTDOWN)
         with trio.move_on_after(seconds):
             await self._all_gone()

@@ -142,6 +142,19 @@ class Workplace(NamedTuple):
         return f"sqlite:{self.folder / 'state.db'}"
 
     @property
+    def is_ending(self) -> bool:
+        """Whether all workers end, not this one alone."""
+        return self._ending.exists()
+
+    def note_ending(self) -> None:
+        """Note that all workers end."""
+        self._ending.touch()
+
+    @property
+    def _ending(self) -> Path:
+        return self.folder / "ending"
+
+    @property
     def keys_file(self) -> Path:
         """The file with the keys of that store, if there are no others. No other store is sealed with them."""
         return self.folder / "keys"

@@ -357,17 +357,20 @@ class Service:
         check_int("limit", limit, least=1)
         return session.observing.tree_of(self, limit, check_int("max_branches", max_branches, least=0))
 
-    async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
+    async def drain(self, seconds: float, clean_up: float = 2.0, *, keeps_parked: bool = False) -> None:
         """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
+
+        Calls that wait for an answer are cancelled at once; they have `seconds`, too, if `keeps_parked` says that answers still
+        come.
 
         Streams of changes end with their results, however few the seconds, unless they are not read (M-SUB-3s).
         """
         until = trio.current_time() + seconds
-        self.supervisor.refuse_new()
+        self.supervisor.refuse_new(keeps_parked=keeps_parked)
         self.subscriptions.close()
         with trio.move_on_after(STREAM_END_TIMEOUT):
             await self.subscriptions.wait_streams_ended()
-        await self.supervisor.drain(max(0, until - trio.current_time()), clean_up)
+        await self.supervisor.drain(max(0, until - trio.current_time()), clean_up, keeps_parked=keeps_parked)
 
     def __repr__(self) -> str:
         return f"<Service {self.identity.name} {self.supervisor!r}>"

@@ -254,13 +254,43 @@ async def test_a_frame_about_a_request_that_was_left_is_dropped_and_about_one_th
     theirs.close()
 
 
+async def test_requests_after_the_last_one_that_the_owner_has_read_are_refused_and_no_further_one_is_sent() -> None:
+    ours, theirs = trio.socket.socketpair()
+    front = Front()
+    front.link = Link(trio.SocketStream(ours), LIMITS_OF_OWNER, front.receive, front.end)
+    read, unread = front.send(b""), front.send(b"")
+    front.receive(Frame(Kind.LAST, 1, b""))
+    later = front.send(b"")
+    assert [each.is_leaving for each in (read, unread, later)] == [False, True, True]
+    front.receive(Frame(Kind.ACCEPTED, 1, b""))
+    front.end()
+    assert [each.is_lost for each in (read, unread, later)] == [True, False, False]
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("numbers", [[2], [1, 1]])
+def test_a_last_request_that_never_was_or_is_named_twice_ends_the_link(numbers: list[int]) -> None:
+    front = Front(_count=1)
+    *before, last = numbers
+    for number in before:
+        front.receive(Frame(Kind.LAST, number, b""))
+    with pytest.raises(LinkBroken):
+        front.receive(Frame(Kind.LAST, last, b""))
+
+
 # the owner
 
 
 class Here:
-    """An application that answers each request with as many bytes as its body says."""
+    """An application that answers each request with as many bytes as its body says.
+
+    Attributes:
+        status: of its responses.
+    """
 
     is_leaving = False
+    status = 200
 
     def __init__(self) -> None:
         self.served = 0
@@ -271,19 +301,26 @@ class Here:
     async def serve_forwarded(self, incoming: AuthorizedRequest) -> Response:
         await trio.lowlevel.checkpoint()
         self.served += 1
-        return KnownResponse(200, b"x" * int(incoming.request.body.whole or b"0"))
+        return KnownResponse(self.status, b"x" * int(incoming.request.body.whole or b"0"))
 
 
 @asynccontextmanager
 async def owner(here: Here) -> AsyncIterator[trio.SocketStream]:
     """The far end of a link to an owner."""
+    async with owner_and_link(here) as (_, stream):
+        yield stream
+
+
+@asynccontextmanager
+async def owner_and_link(here: Here) -> AsyncIterator[tuple[Owner, trio.SocketStream]]:
+    """An owner, and the far end of a link to it."""
     ours, theirs = trio.socket.socketpair()
     async with trio.open_nursery() as nursery:
         served = Owner(trio.SocketStream(theirs), BODY, here, nursery)
 
         nursery.start_soon(run_logged, served.link)
         with trio.fail_after(5):
-            yield trio.SocketStream(ours)
+            yield served, trio.SocketStream(ours)
         nursery.cancel_scope.cancel()
     ours.close()
 
@@ -317,6 +354,28 @@ async def test_an_owner_sends_no_more_than_the_window_until_it_widens() -> None:
         assert rest[0].kind is Kind.DATA
 
 
+async def test_an_owner_that_finishes_names_the_last_request_that_it_has_read_and_reads_no_further_one() -> None:
+    here = Here()
+    async with owner_and_link(here) as (served, stream):
+        data = encoded_request(request(body=b"1"), "n", begins=True)
+        await stream.send_all(encode(Kind.REQUEST, 1, data))
+        await frames_of(stream, Kind.WHOLE)
+        served.refuse_further()
+        await stream.send_all(encode(Kind.REQUEST, 2, data) + encode(Kind.GONE, 2))
+        assert await frames_of(stream, Kind.LAST) == [Frame(Kind.LAST, 1, b"")]
+        await trio.testing.wait_all_tasks_blocked()
+        assert here.served == 1
+
+
+async def test_what_a_process_that_is_leaving_refuses_is_left_to_another() -> None:
+    here = Here()
+    here.is_leaving, here.status = True, 503
+    async with owner(here) as stream:
+        data = encoded_request(request(body=b"1"), "n", begins=False)
+        await stream.send_all(encode(Kind.REQUEST, 1, data))
+        assert [each.kind for each in await frames_of(stream, Kind.LEAVING)] == [Kind.LEAVING]
+
+
 async def test_a_session_that_is_not_here_has_moved_and_nothing_begins_in_a_process_that_leaves() -> None:
     here = Here()
     async with owner(here) as stream:
@@ -327,8 +386,11 @@ async def test_a_session_that_is_not_here_has_moved_and_nothing_begins_in_a_proc
         known = request({"mcp-session-id": "known"}, body=b"1")
         await stream.send_all(encode(Kind.REQUEST, 2, encoded_request(known, "n", begins=True)))
         assert [each.kind for each in await frames_of(stream, Kind.LEAVING)] == [Kind.LEAVING]
+        # Its sessions end before it has left, and their next process is not known before that.
+        await stream.send_all(encode(Kind.REQUEST, 3, unknown))
+        assert [each.kind for each in await frames_of(stream, Kind.LEAVING)] == [Kind.LEAVING]
         assert here.served == 0
-        await stream.send_all(encode(Kind.REQUEST, 3, encoded_request(known, "n", begins=False)))
+        await stream.send_all(encode(Kind.REQUEST, 4, encoded_request(known, "n", begins=False)))
         assert [each.kind for each in await frames_of(stream, Kind.WHOLE)] == [Kind.ACCEPTED, Kind.WHOLE]
         assert here.served == 1
 
@@ -498,6 +560,25 @@ async def test_a_parked_call_goes_on_where_it_is_parked_with_the_caller_of_the_f
         reply = await second.post(body, {**headers, **ada})
         said = json.loads(reply.json["result"]["content"][0]["text"])
         assert said == ["accept", ["ada", ["books:read"], {"team": "blue"}]]
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+async def test_a_call_that_waits_in_a_worker_that_is_replaced_goes_on_there_and_all_end_together_without_it(
+    folder: Path, is_ending: bool
+) -> None:
+    async with two(folder) as (first, second), trio.open_nursery() as nursery:
+        body, headers = modern_call("order")
+        asked = (await first.post(body, headers)).json["result"]
+        if is_ending:
+            Workplace(folder, announces=False).note_ending()
+        nursery.start_soon(first.app.drain, 5.0)
+        await trio.testing.wait_all_tasks_blocked()
+        body, headers = leg(asked)
+        if is_ending:
+            assert first.app.service.supervisor.statistics().parked == 0
+        else:
+            reply = await second.post(body, headers)
+            assert json.loads(reply.json["result"]["content"][0]["text"])[0] == "accept"
 
 
 async def test_the_state_of_another_caller_is_refused_through_a_link_as_without(folder: Path) -> None:

@@ -7,7 +7,7 @@
     the owner
         accepts it                                            the response is what the owner sends
         says that it does not have it                         looks again
-        says that it is leaving                               waits until the owner has left, and looks again
+        says that it is leaving, or has not read it           waits until the owner has left, and looks again
         ends before it has accepted it                        looks again, for what may be sent twice; else 503
         ends after that                                       503, or breaks off the response
 
@@ -77,11 +77,13 @@ class Front:
         link: None until it is open.
         open: the responses that are expected, by number.
         ended: set when the link is over.
+        last: the number of the last request that the owner has read; None while it reads more.
     """
 
     link: Link | None = None
     open: dict[int, Forwarded] = field(default_factory=dict[int, Forwarded])
     ended: trio.Event = field(default_factory=trio.Event)
+    last: int | None = None
     _count: int = 0
 
     def send(self, data: bytes) -> Forwarded:
@@ -89,7 +91,10 @@ class Front:
         assert self.link is not None
         self._count = number = self._count + 1
         response = self.open[number] = Forwarded(partial(self._post, number), partial(self._forget, number))
-        self.link.post(Kind.REQUEST, number, data)
+        if self.last is None:
+            self.link.post(Kind.REQUEST, number, data)
+        else:
+            response.receive(Kind.LEAVING, b"")
         return response
 
     def _forget(self, number: int) -> None:
@@ -100,12 +105,23 @@ class Front:
             self.link.post(kind, number, data)
 
     def receive(self, frame: Frame) -> None:
+        if frame.kind is Kind.LAST:
+            self._note_last(frame.number)
+            return
         # Of a request that was left: the owner had sent it before it knew.
         response = self.open.get(frame.number)
         if response is not None:
             response.receive(frame.kind, frame.data)
         elif not 0 < frame.number <= self._count:
             raise LinkBroken(f"a frame about request {frame.number}, which never was")
+
+    def _note_last(self, last: int) -> None:
+        if self.last is not None or last > self._count:
+            raise LinkBroken(f"{last} is not the last of {self._count} requests")
+        self.last = last
+        for number, response in [*self.open.items()]:
+            if number > last:
+                response.receive(Kind.LEAVING, b"")
 
     def end(self) -> None:
         """Note that the link is over."""
@@ -123,12 +139,18 @@ class Elsewhere:
     """
 
     def __init__(
-        self, service: Service, store: Store, folder: Path, max_body: int, here: ServedHere, nursery: trio.Nursery
+        self,
+        service: Service,
+        store: Store,
+        workplace: Workplace,
+        max_body: int,
+        here: ServedHere,
+        nursery: trio.Nursery,
     ) -> None:
         self._service = service
         self._store = store
         self._places = Places(service, store)
-        self._folder = folder
+        self._workplace = workplace
         self._max_body = max_body
         self._here = here
         self._nursery = nursery
@@ -148,6 +170,11 @@ class Elsewhere:
     async def serve_session(self, incoming: AuthorizedRequest, here: Callable[[], Awaitable[Response]]) -> Response:
         """Return the response to a GET or a DELETE, as `serve_message` does."""
         return await self._serve(partial(self._carry_session_request, incoming), here)
+
+    @property
+    def stays(self) -> bool:
+        """Whether other processes go on when this one ends."""
+        return not self._workplace.is_ending
 
     def end_streams(self) -> None:
         """End the streams that belong to no request: this process is leaving."""
@@ -303,7 +330,7 @@ class Elsewhere:
             if front is not None:
                 return front
             try:
-                stream = await trio.open_unix_socket(str(socket_path(self._folder, node)))
+                stream = await trio.open_unix_socket(str(socket_path(self._workplace.folder, node)))
             except OSError:
                 self._fronts.pop(node, None)
                 return None
@@ -337,10 +364,12 @@ async def open_links(
             owners: set[Owner] = set()
             nursery.start_soon(accept_links, sock, max_body, here, owners, nursery)
             try:
-                yield Elsewhere(service, store, workplace.folder, max_body, here, nursery)
+                yield Elsewhere(service, store, workplace, max_body, here, nursery)
             finally:
                 # Who finds no socket knows that this process has left.
                 path.unlink(missing_ok=True)
+                for owner in owners:
+                    owner.refuse_further()
                 with trio.move_on_after(FLUSH_SECONDS, shield=True):
                     for owner in [*owners]:
                         await owner.finish()  # noqa: ASYNC102  it has a shield and a time limit

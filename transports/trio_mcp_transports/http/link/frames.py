@@ -10,6 +10,8 @@
     BROKEN    owner   the rest cannot be sent                         nothing
     MOVED     owner   what it is about is not here                    nothing
     LEAVING   owner   it begins something, and this process is ending  nothing
+    LAST      owner   this process is ending: its number is that of   nothing
+                      the last request that was read, none for 0
     GONE      front   its client has left                             nothing; what the owner still says of it is dropped
     WINDOW    front   the number of bytes of the body that may be sent beyond those before
 
@@ -53,6 +55,7 @@ class Kind(IntEnum):
     WINDOW = 9
     LEAVING = 10
     WHOLE = 11
+    LAST = 12
 
 
 def limits_of_front(max_body: int) -> Mapping[int, int]:
@@ -68,6 +71,7 @@ LIMITS_OF_OWNER: Final[Mapping[int, int]] = {
     Kind.BROKEN: 0,
     Kind.MOVED: 0,
     Kind.LEAVING: 0,
+    Kind.LAST: 0,
     Kind.WHOLE: MAX_HEAD + CHUNK,
 }
 

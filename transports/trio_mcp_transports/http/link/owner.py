@@ -46,9 +46,13 @@ class Owner:
         self._nursery = nursery
         self._open: dict[int, Serving] = {}
         self._last = 0
+        self._is_finishing = False
 
     def _receive(self, frame: Frame) -> None:
         serving = self._open.get(frame.number)
+        if self._is_finishing and frame.number > self._last:
+            # The front learns from LAST that nothing was done for it.
+            return
         if frame.kind is Kind.REQUEST:
             if frame.number != self._last + 1:
                 raise LinkBroken(f"request {frame.number} follows {self._last}")
@@ -68,6 +72,11 @@ class Owner:
         finally:
             self._open.pop(serving.number, None)
             serving.over.set()
+
+    def refuse_further(self) -> None:
+        """Read no further request, and let the front know."""
+        self._is_finishing = True
+        self.link.post(Kind.LAST, self._last)
 
     async def finish(self) -> None:
         """Wait until all responses are written."""
@@ -121,7 +130,8 @@ class Serving(Sending):
         """Serve it to its end."""
         session_id = self._incoming.peer.headers.get(SESSION_HEADER)
         if session_id is not None and not here.has_session(session_id):
-            self._link.post(Kind.MOVED, self.number)
+            # Those of a process that is leaving have ended here: it has them until it has left.
+            self._link.post(Kind.LEAVING if here.is_leaving else Kind.MOVED, self.number)
             return
         if self._begins and here.is_leaving:
             self._link.post(Kind.LEAVING, self.number)
@@ -133,6 +143,10 @@ class Serving(Sending):
         except Exception:
             logger.exception("a request of another process failed")
             self._link.post(Kind.BROKEN, self.number)
+            return
+        if here.is_leaving and isinstance(response, KnownResponse) and response.status == 503:
+            # It is refused as this process ends, and nothing was begun.
+            self._link.post(Kind.LEAVING, self.number)
             return
         self._link.post(Kind.ACCEPTED, self.number)
         try:

@@ -155,7 +155,9 @@ class McpApp(ServedApp):
         # All at once and before the first await, so that no request slips in between.
         for quota in (running.legacy.sessions.quota, running.sse.sessions.quota, running.websockets.quota):
             quota.draining = True
-        await running.service.drain(seconds, clean_up)
+        # Other workers pass answers on to this one, unless they end, too.
+        keeps_parked = self._elsewhere is not None and self._elsewhere.stays
+        await running.service.drain(seconds, clean_up, keeps_parked=keeps_parked)
         running.legacy.sessions.close_streams()
         if self._elsewhere is not None:
             self._elsewhere.end_streams()
