@@ -394,6 +394,20 @@ async def test_a_session_of_a_living_process_is_not_taken(disk: Disk, shop: Shop
         assert (await first.peer.post(legacy_call("missing"), headers)).status == 200
 
 
+async def test_a_request_waits_until_the_lease_of_the_process_that_had_its_session_has_lapsed(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        killed = first.peer.app.service.calls.node
+    disk.alive.add(killed)
+    async with process(disk, shop) as second:
+        requests = [second.peer.start(request("ping", number), headers) for number in (3, 4)]
+        await trio.sleep(1.5)
+        disk.alive.discard(killed)
+        assert [(await each.end()).status for each in requests] == [200, 200]
+
+
 async def test_a_session_that_cannot_be_restored_takes_no_memory_and_may_be_asked_for_again(
     disk: Disk, shop: Shop
 ) -> None:
@@ -1052,7 +1066,8 @@ async def test_a_session_that_is_asked_for_again_before_it_is_given_back_is_not_
         store.on_write = fail
         assert (await second.peer.start(request("ping", 3), headers).end()).status == 503
         store.failing, store.on_write = False, lambda _changes: None
-        assert (await second.peer.start(request("ping", 4), headers).end()).status == 503
+        # It waits until the session is given back.
+        assert (await second.peer.start(request("ping", 4), headers).end()).status == 200
         await trio.sleep(60)
         call = await second.call("parked", headers)
         question = await asked(call)

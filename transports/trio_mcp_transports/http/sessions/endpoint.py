@@ -38,8 +38,11 @@ from .claims import Claims
 from .event_log import NOT_KEPT, read_event_id
 from .readers import OpenedStream, PostedStream, Readers, ResumedStream
 from .sessions import LegacySession, LegacySessions
-from .stored import SessionHome
+from .stored import SessionHeld, SessionHome
 from .streams import SessionStream
+
+HELD_LOOKS: Final = (0.1, 0.2, 0.4, 0.8, 1.0)
+"""Seconds between the attempts to take over a session: longer than a process that was killed counts as alive on a network."""
 
 NOT_RECORDED: Final = "The store of this server fails now, and has not recorded this answer. Send it again in a moment."
 
@@ -50,6 +53,9 @@ class LegacyEndpoint:
     Args:
         nursery: owns what goes on without a connection; it is the caller's.
         home: where sessions outlive the process; None if they do not.
+
+    Attributes:
+        held_looks: seconds between two attempts to take over a session of another process.
     """
 
     def __init__(
@@ -60,6 +66,7 @@ class LegacyEndpoint:
         nursery: trio.Nursery,
         home: SessionHome | None = None,
     ) -> None:
+        self.held_looks = HELD_LOOKS
         self.sessions = LegacySessions(limits, nursery.start_soon, home)
         self._service = service
         self._store = store
@@ -247,8 +254,18 @@ class LegacyEndpoint:
     async def _claim(self, peer: Peer) -> None:
         """Go on with the session that a request names, if the store has it. Raises as `Claims.claim` does."""
         assert self._claims is not None
-        self.sessions.quota.check_not_draining()
-        await self._claims.claim(peer.headers[SESSION_HEADER], peer, self.sessions)
+        for seconds in (*self.held_looks, None):
+            self.sessions.quota.check_not_draining()
+            try:
+                await self._claims.claim(peer.headers[SESSION_HEADER], peer, self.sessions)
+                return
+            except SessionHeld:
+                if seconds is None:
+                    raise
+            await trio.sleep(seconds)
+            if self.sessions.knows(peer.headers[SESSION_HEADER]):
+                # Another request has taken it over meanwhile.
+                return
 
     async def _found_session(self, peer: Peer) -> LegacySession:
         """Return the session that a request names, also one of an earlier process. Raises as `_find_session` and `_claim` do."""
