@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from serving import START
 from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import Peer
 from trio_mcp.session.options import WORKPLACE, Workplace
 from trio_mcp_transports.asgi.requests import AuthorizedRequest, Body, Request
@@ -478,14 +479,14 @@ class Life:
 
 @asynccontextmanager
 async def two(
-    folder: Path, authenticate: Any = None, life: Life | None = None
+    folder: Path, authenticate: Any = None, life: Life | None = None, memory: MemoryBudget | None = None
 ) -> AsyncIterator[tuple[AsgiPeer, AsgiPeer]]:
     """Two workers that share a store."""
     life = life or Life()
     disk, keys = Disk(), KeyRing.random()
 
     def process() -> McpApp:
-        options = ServiceOptions(keys=keys, store=CrashingStore(disk))
+        options = ServiceOptions(keys=keys, store=CrashingStore(disk), memory=memory or MemoryBudget())
         server = Server("pair", version="1", options=options, http=HttpOptions(authenticate=authenticate))
 
         @server.tool
@@ -690,12 +691,17 @@ async def test_a_reader_that_stops_at_the_front_slows_the_call_down_and_misses_n
         assert answer["result"]["content"][0]["text"] == "over"
 
 
-class DyingOwner:
-    """Listens in the place of an owner, and closes each link when a request comes on it."""
+class FailingOwner:
+    """Listens in the place of an owner, and closes each link when a frame comes on it, unless it hangs.
 
-    def __init__(self, folder: Path, peer: AsgiPeer) -> None:
+    Attributes:
+        kinds: of the frames that came.
+    """
+
+    def __init__(self, folder: Path, peer: AsgiPeer, *, hangs: bool = False) -> None:
         self.path = socket_path(folder, peer.app.service.calls.node)
-        self.requests = 0
+        self.kinds: list[Kind] = []
+        self._hangs = hangs
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         self.path.unlink()
@@ -706,10 +712,45 @@ class DyingOwner:
             while True:
                 accepted, _ = await sock.accept()
                 with accepted:
-                    reader = FrameReader(limits_of_front(MAX_HEAD))
-                    while not [*reader.feed(await accepted.recv(65536))]:
-                        pass
-                    self.requests += 1
+                    reader, before = FrameReader(limits_of_front(BODY * BODY)), len(self.kinds)
+                    while self._hangs or len(self.kinds) == before:
+                        self.kinds += [frame.kind for frame in reader.feed(await accepted.recv(65536))]
+
+
+async def test_requests_that_wait_for_an_owner_that_hangs_draw_from_the_memory_budget(folder: Path) -> None:
+    memory = MemoryBudget(8 * 1024 * 1024)
+    async with two(folder, memory=memory) as (first, second), trio.open_nursery() as nursery:
+        asked = await parked(first, "order")
+        await nursery.start(FailingOwner(folder, first, hangs=True).run)
+        before = memory.drawn
+        body, headers = leg(asked, meta={"x": "x" * 500_000})
+        with trio.fail_after(START):
+            replies = [second.start(body, headers) for _ in range(40)]
+            while not any(each.ended.is_set() for each in replies):
+                await trio.lowlevel.checkpoint()
+            assert {each.status for each in replies if each.ended.is_set()} == {503}
+            assert before + 1_000_000 < memory.drawn <= memory.total
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_owner_that_hangs_learns_that_a_client_has_left_that_waited_for_it(folder: Path) -> None:
+    async with two(folder) as (first, second), trio.open_nursery() as nursery:
+        body, headers = leg(await parked(first, "order"))
+        hanging = FailingOwner(folder, first, hangs=True)
+        await nursery.start(hanging.run)
+
+        async def leave(work: Coroutine[Any, Any, Any], scope: trio.CancelScope) -> Any:
+            scope.cancel()
+            return await work
+
+        sent = Request("POST", "/mcp", headers, Body(json.dumps(body).encode()), connection="c", watch=leave)
+        with trio.fail_after(START):
+            response = await second.app.respond(sent)
+            assert isinstance(response, KnownResponse)
+            assert response.status == 503
+            while hanging.kinds != [Kind.REQUEST, Kind.GONE]:
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_request_whose_owner_ends_before_it_accepts_is_sent_again_only_if_it_may_come_twice(
@@ -717,14 +758,14 @@ async def test_a_request_whose_owner_ends_before_it_accepts_is_sent_again_only_i
 ) -> None:
     async with two(folder) as (first, second), trio.open_nursery() as nursery:
         asked, headers = await parked(first, "order"), await first.open_session()
-        dying = DyingOwner(folder, first)
+        dying = FailingOwner(folder, first)
         await nursery.start(dying.run)
         with trio.fail_after(START):
             lost = await second.post(legacy_call("order"), headers)
-            assert (lost.status, lost.headers["retry-after"], dying.requests) == (503, "1", 1)
-            dying.requests = 0
+            assert (lost.status, lost.headers["retry-after"], dying.kinds) == (503, "1", [Kind.REQUEST])
             # The call is parked in a process that lives, which cannot be reached.
             away = await second.post(*leg(asked))
             assert (away.status, away.headers["retry-after"]) == (503, "1")
-            assert dying.requests > 1
+            assert len(dying.kinds) > 2
+            assert {*dying.kinds} == {Kind.REQUEST}
         nursery.cancel_scope.cancel()
