@@ -56,8 +56,8 @@ def worker_folder() -> Iterator[Path]:
     Raises:
         CommandError: there is no place for it.
     """
-    remove_left()
     try:
+        remove_left()
         folder, lock = made_folder()
     except OSError as error:
         raise CommandError(f"there is no place for the folder of the workers: {error}", Status.UNREACHABLE) from None

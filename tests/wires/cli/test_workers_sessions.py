@@ -25,6 +25,8 @@ from trio_mcp.protocol.revisions import NEWEST_LEGACY
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning")
 
 YES = {"action": "accept", "content": {"value": True}}
+RATE = 50
+"""Calls a second."""
 MANY = 12
 """Requests of which some reach each of two workers, but for once in two thousand times."""
 
@@ -188,12 +190,17 @@ async def test_a_frozen_worker_holds_its_sessions_up_until_its_parent_has_killed
             assert int(await session.call("where")) != homes[0]
 
 
+def calling_where() -> tuple[Json, dict[str, str]]:
+    """A modern call that says which worker serves it, and its headers."""
+    params = {"name": "where", "arguments": {}, "_meta": modern_meta()}
+    headers = {"accept": "application/json, text/event-stream", **headers_of("tools/call", params)}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers
+
+
 async def other_worker(crew: Crew, http: httpx2.AsyncClient, home: int) -> bool:
     """Whether the connection of this client, which it keeps, is one to another worker than the home of a session."""
-    params = {"name": "where", "arguments": {}, "_meta": modern_meta()}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    accepting = {"accept": "application/json, text/event-stream", **headers_of("tools/call", params)}
-    response = await http.post(crew.url, json=message, headers=accepting)
+    message, headers = calling_where()
+    response = await http.post(crew.url, json=message, headers=headers)
     return int(response.json()["result"]["content"][0]["text"]) != home
 
 
@@ -251,6 +258,40 @@ async def test_a_session_whose_worker_was_killed_can_be_deleted_while_others_tak
             for _ in range(MANY):
                 assert (await session.post({"method": "notifications/initialized"})).status_code == 404
             await until(lambda: len(crew.pids) == 3)
+
+
+async def test_calls_of_both_eras_end_well_while_all_workers_are_replaced_at_50_calls_a_second(short: Path) -> None:
+    async with serving(short, "--drain", "3") as crew:
+        before, served, refused = crew.pids, set[int](), list[int]()
+        sessions = [await opened(crew) for _ in range(5)]
+        message, headers = calling_where()
+
+        async def send(number: int) -> httpx2.Response:
+            if number % 2:
+                return await sessions[number % 5].post(calling("where", number))
+            return await crew.send("POST", json=message, headers=headers)
+
+        async def call(number: int) -> None:
+            response = await send(number)
+            # Its worker has closed the port since it accepted the connection, and got the request too late.
+            while response.status_code == 503 and "retry-after" in response.headers:
+                refused.append(number)
+                response = await send(number)
+            assert response.status_code == 200, response.text
+            served.add(int(messages(response.text)[-1]["result"]["content"][0]["text"]))
+
+        count = 0
+        async with trio.open_nursery() as nursery:
+            began = trio.current_time()
+            crew.process.send_signal(signal.SIGHUP)
+            while before & crew.pids:
+                assert count < 60 * RATE
+                nursery.start_soon(call, count)
+                count += 1
+                await trio.sleep_until(began + count / RATE)
+        assert served <= before | crew.pids
+        assert served & crew.pids
+        assert len(refused) <= count / 10
 
 
 async def test_a_worker_that_blocks_for_a_while_is_slow_and_stays(short: Path) -> None:
