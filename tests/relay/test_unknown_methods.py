@@ -45,6 +45,22 @@ async def test_a_request_passes_with_its_members_and_so_does_its_answer(host: st
 
 
 @two_eras
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "look", "arguments": {}}),
+        ("prompts/get", {"name": "greet", "arguments": {"who": "Bob"}}),
+        ("resources/read", {"uri": "note://one"}),
+        ("tools/list", {"cursor": "c"}),
+    ],
+)
+async def test_unknown_members_of_a_known_request_pass(host: str, server: str, method: str, params: Json) -> None:
+    async with talking(host, server) as (talk, far):
+        await talk.request(method, {**params, "x-own": {"a": [1.5, None]}})
+        assert {"a": [1.5, None]} in [each.get("x-own") for each in sent(far, method)]
+
+
+@two_eras
 async def test_an_error_passes_with_its_code_and_data(host: str, server: str) -> None:
     async with talking(host, server) as (talk, _):
         error = (await talk.request("x/fail", {}))["error"]

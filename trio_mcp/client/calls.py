@@ -48,7 +48,7 @@ from ..types import (
 )
 from .link import Link
 from .lists import ListedTools
-from .options import CallOptions, ClientOptions, add_option_note, tool_params
+from .options import CallOptions, ClientOptions, add_option_note, tool_params, with_key
 from .requester import as_repeat, is_unknown, request_safely, send_again, timeout_error
 from .tasks.calls import TaskCalls
 from .tasks.follow import Follower
@@ -193,8 +193,25 @@ class Calls:
         Args:
             as_task: ask for a task, where the client does that.
         """
-        facts, asked = self._link.facts, None
-        params = tool_params(name, arguments, options, facts.instance)
+        params = tool_params(name, arguments, options, self._link.facts.instance)
+        return await self._tool(params, options, as_task=as_task)
+
+    async def forward(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Model:
+        """Make the call of another client with all members of its params, for a proxy, and return its result as it is."""
+        first = {"input_responses": None, "request_state": None}
+        if isinstance(params, CallToolRequestParams):
+            meta = with_key(params.meta, self._link.facts.instance)
+            return await self._tool(params.model_copy(update={**first, "meta": meta, "task": None}), options)
+        what = params.name if isinstance(params, GetPromptRequestParams) else method
+        what = params.uri if isinstance(params, ReadResourceRequestParams) else what
+        result, _ = await self._rounds(method, params.model_copy(update=first), options, what)
+        return result
+
+    async def _tool(
+        self, params: CallToolRequestParams, options: CallOptions, *, as_task: bool = False
+    ) -> CallToolResult:
+        """Call a tool, and follow its task; see `tool`."""
+        facts, name, asked = self._link.facts, params.name, None
         with trio.move_on_after(options.timeout):
             # Without an own wish, only a tool that runs in no other way gets a task.
             if as_task or facts.capabilities.tasks is not None:

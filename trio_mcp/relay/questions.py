@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from contextlib import asynccontextmanager, suppress
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Hashable
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Final
 import trio
 
 from ..client.handlers import Handlers
-from ..errors import Disconnected, PeerError, RemoteProtocolError
+from ..errors import Disconnected, PeerError, RemoteProtocolError, without_traceback
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ..runtime import Lane
 from ..session import Call, Question, RequestHandler
@@ -45,12 +46,17 @@ class Running:
 
     Args:
         lane: the lane of its body, which waits while the host is asked.
-        reports: takes what sends a report to the host.
     """
 
-    def __init__(self, call: Call, lane: Lane, reports: trio.MemorySendChannel[Callable[[], Awaitable[None]]]) -> None:
+    def __init__(self, call: Call, lane: Lane) -> None:
         self.call, self.lane = call, lane
-        self._reports = reports
+        self._reports: deque[Callable[[], Awaitable[None]]] = deque()
+        self._sending: trio.CancelScope | None = None
+        """Of the task that sends reports; None while there is none to send."""
+        self._sent = trio.Event()
+        self._has_ended = False
+        self._failure: Exception | None = None
+        """Why no more reports are sent."""
 
     @property
     def on_progress(self) -> OnProgress | None:
@@ -70,8 +76,40 @@ class Running:
 
     def _post(self, report: Callable[[], Awaitable[None]]) -> None:
         # A host that is slow to read misses reports, and holds up nothing.
-        with suppress(trio.WouldBlock, trio.ClosedResourceError):
-            self._reports.send_nowait(report)
+        if len(self._reports) >= MAX_REPORTS or self._has_ended:
+            return
+        self._reports.append(report)
+        # Most calls report nothing, and need no task for it.
+        if self._sending is None:
+            self._sending, self._sent = trio.CancelScope(), trio.Event()
+            self.call.services.supervisor.spawn(self._send, self._sending)
+
+    async def _send(self, scope: trio.CancelScope) -> None:
+        """Send the reports in order until there are none."""
+        try:
+            with scope:
+                while self._reports:
+                    await self._reports.popleft()()
+        except Exception as error:  # noqa: BLE001  raised where the call ends
+            self._failure = without_traceback(error)
+            self.end()
+        finally:
+            self._sending = None
+            self._sent.set()
+
+    async def wait_reported(self) -> None:
+        """Wait until all reports have been sent. Raises what ended that, as `LimitExceeded` for want of memory."""
+        if self._sending is not None:
+            await self._sent.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self) -> None:
+        """Send no more reports."""
+        self._has_ended = True
+        self._reports.clear()
+        if self._sending is not None:
+            self._sending.cancel()
 
 
 CURRENT: ContextVar[Running | None] = ContextVar("CURRENT", default=None)
@@ -130,27 +168,20 @@ class Questions:
         unknown = self.several_hosts and (len(self._running) > 1 or trio.current_time() < self._strays_until)
         return CURRENT.get() or (None if unknown else next(iter(self._running), None))
 
-    @asynccontextmanager
-    async def during(self, call: Call, lane: Lane) -> AsyncIterator[Running]:
-        """Note in the block that a call runs; what it has reported is sent at the end."""
-        sends, receives = trio.open_memory_channel[Callable[[], Awaitable[None]]](MAX_REPORTS)
-        running = Running(call, lane, sends)
+    @contextmanager
+    def during(self, call: Call, lane: Lane) -> Generator[Running]:
+        """Note in the block that a call runs."""
+        running = Running(call, lane)
         self._running[running] = None
         reset = CURRENT.set(running)
         try:
-            async with trio.open_nursery() as nursery, sends:
-                nursery.start_soon(_report, receives)
-                yield running
+            yield running
         finally:
             if trio.current_effective_deadline() == -math.inf:  # the call was cancelled
                 self._strays_until = trio.current_time() + STRAY_SECONDS
+            running.end()
             CURRENT.reset(reset)
             del self._running[running]
-
-
-async def _report(reports: trio.MemoryReceiveChannel[Callable[[], Awaitable[None]]]) -> None:
-    async for report in reports:
-        await report()
 
 
 @dataclass(frozen=True)

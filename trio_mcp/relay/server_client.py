@@ -29,20 +29,18 @@ from ..session.notification_dispatch import OnProgress
 from ..session.service import UnknownMethods
 from ..session.subscriptions import LISTS, Change, filter_of
 from ..types import (
-    CallToolRequestParams,
     ClientCapabilities,
-    GetPromptRequestParams,
     Implementation,
+    InputResponseRequestParams,
     ListToolsResult,
     LoggingMessageNotificationParams,
     Model,
-    ReadResourceRequestParams,
     RequestParams,
     Tool,
 )
 from .bindings import Bindings
 from .questions import ForwardedQuestions, Questions
-from .rounds import MAX_ROUNDS
+from .rounds import ASKING, MAX_ROUNDS
 
 logger = peer_logger("trio_mcp.relay")
 
@@ -118,13 +116,11 @@ class ServerClient:
         self.lists = Lists(self.link, options.cache, self._tools)
         tasks = TaskCalls(self.link, self._tools, self.lists.refresh_tools)
         sender = CallSender(self.link, self._tools, self.lists.refresh_tools)
-        calls = Calls(self.link, options, self._tools, sender, tasks)
+        self._calls = Calls(self.link, options, self._tools, sender, tasks)
         self._sends: dict[str, Send] = {
             **dict.fromkeys(PAGED, self._list),
             "completion/complete": self._request,
-            "tools/call": partial(call_tool, calls),
-            "prompts/get": partial(get_prompt, calls),
-            "resources/read": partial(read_resource, calls),
+            **dict.fromkeys(ASKING, self._call),
         }
 
     # what the host requests
@@ -171,16 +167,18 @@ class ServerClient:
         # What the call changes is announced to those who have subscribed before it.
         if self._subscribing:
             await self._wait_subscribed()
-        # Returned after the block, because leaving it sends the reports that are queued.
         try:
-            async with self._questions.during(call, lane) as running:
+            with self._questions.during(call, lane) as running:
                 try:
                     send = self._sends.get(method, self._pass)
                     result = await send(method, without_own_meta(params), running.on_progress)
                 except McpError as error:
                     failure = error
                 else:
+                    # What was reported is sent before the reply, also if that is an error.
+                    await running.wait_reported()
                     return result if principal is None else self._bindings.returned(principal, result)
+                await running.wait_reported()
             raise failure
         except PeerError as error:
             raise RemoteProtocolError(error.message, code=error.code, data=error.data) from None
@@ -193,6 +191,11 @@ class ServerClient:
     async def _pass(self, method: str, params: RequestParams, on_progress: OnProgress | None) -> Model:
         """Send a request that no revision has."""
         return await self.link.request(method, params, on_progress=on_progress)
+
+    async def _call(self, method: str, params: RequestParams, on_progress: OnProgress | None) -> Model:
+        assert isinstance(params, InputResponseRequestParams)
+        options = CallOptions(meta=params.meta, on_progress=on_progress, max_rounds=MAX_ROUNDS)
+        return await self._calls.forward(method, params, options)
 
     async def _list(self, method: str, params: RequestParams, _on_progress: OnProgress | None) -> Model:
         result = await self.link.request(method, params)
@@ -299,22 +302,3 @@ def without_own_meta(params: RequestParams) -> RequestParams:
     own = RESERVED | {PROGRESS_TOKEN}
     meta = {name: value for name, value in (params.meta or {}).items() if name not in own}
     return params.model_copy(update={"meta": meta or None})
-
-
-async def call_tool(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress | None) -> Model:
-    assert isinstance(params, CallToolRequestParams)
-    return await calls.tool(params.name, params.arguments, call_options(params, on_progress))
-
-
-async def get_prompt(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress | None) -> Model:
-    assert isinstance(params, GetPromptRequestParams)
-    return await calls.prompt(params.name, params.arguments, call_options(params, on_progress))
-
-
-async def read_resource(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress | None) -> Model:
-    assert isinstance(params, ReadResourceRequestParams)
-    return await calls.resource(params.uri, call_options(params, on_progress))
-
-
-def call_options(params: RequestParams, on_progress: OnProgress | None) -> CallOptions:
-    return CallOptions(meta=params.meta, on_progress=on_progress, max_rounds=MAX_ROUNDS)

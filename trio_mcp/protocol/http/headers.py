@@ -48,6 +48,9 @@ NAMED_BY: Mapping[str, str] = {
 }
 """The member of the params that `Mcp-Name` repeats, by method."""
 
+FIELDS: Mapping[str, str] = {member: to_snake(member) for member in NAMED_BY.values()}
+"""Those members as fields of models."""
+
 MARK, END = "=?base64?", "?="
 
 
@@ -61,7 +64,7 @@ def headers_of(method: str, params: JsonObject) -> dict[str, str]:
 def headers_for(method: str, params: RequestParams) -> dict[str, str]:
     """Return the same headers, of params that are a model."""
     member = NAMED_BY.get(method)
-    named: JsonObject = {} if member is None else {member: getattr(params, to_snake(member), None)}
+    named: JsonObject = {} if member is None else {member: getattr(params, FIELDS[member], None)}
     return headers_of(method, {"_meta": params.meta, **named})
 
 
