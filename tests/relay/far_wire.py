@@ -16,6 +16,7 @@ from relaying import DISCOVERED, FORM, PROMPT, TOOL, Json, Line
 from trio_mcp.protocol.revisions import (
     MODERN,
     NEWEST_LEGACY,
+    RELATED_TASK,
     REVISIONS,
     SERVER_INFO,
     SUBSCRIPTION_ID,
@@ -267,8 +268,9 @@ class Speaking:
                 for number in range(arguments.get("count", 3)):
                     if token is not None:
                         more = {"total": 3, "message": f"step {number}"} if number else {}
-                        told = {"progressToken": token, "progress": number + 0.5, "x-progress": [number], **more}
-                        await self.notify("notifications/progress", told)
+                        report = {"progressToken": token, "progress": number + 0.5, "x-progress": [number], **more}
+                        report["_meta"] = {"m": 1, RELATED_TASK: {"taskId": "t"}}
+                        await self.notify("notifications/progress", report)
             case "log":
                 for level in arguments["levels"]:
                     entry = {"level": level, "logger": "far", "data": {"level": level, "x": None}, "x-log": 1}

@@ -122,3 +122,12 @@ async def test_notifications_for_a_server_that_reads_nothing_are_dropped() -> No
             while True:
                 read += (await proxy.server.receive())["method"] == "notifications/x"
         assert 0 < read < 2000
+
+
+@two_eras
+async def test_unknown_members_of_reports_pass_and_the_task_that_they_name_does_not(host: str, server: str) -> None:
+    async with talking(host, server) as (talk, _):
+        await talk.call("progress", {"count": 2}, _meta={"progressToken": "t"})
+        reports = [each["params"] for each in talk.heard[""] if each.get("method") == "notifications/progress"]
+        assert [(report["progressToken"], report["x-progress"]) for report in reports] == [("t", [0]), ("t", [1])]
+        assert [report["_meta"] for report in reports] == [{"m": 1}, {"m": 1}]

@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
 from ..client.handlers import Handlers
 from ..errors import Disconnected, PeerError, RemoteProtocolError, without_traceback
+from ..protocol.codec.unknown import UnknownParams
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from ..protocol.revisions import PROGRESS_TOKEN, RELATED_TASK, RESERVED
 from ..runtime import Lane
 from ..session import Call, Question, RequestHandler
 from ..session.notification_dispatch import OnProgress
@@ -32,6 +34,7 @@ from ..types import (
     LoggingMessageNotificationParams,
     Model,
     ProgressNotificationParams,
+    RequestParams,
 )
 from .answers import Answers
 from .offers import ELICIT, SAMPLE, STRAY_SECONDS, Host
@@ -39,6 +42,20 @@ from .offers import ELICIT, SAMPLE, STRAY_SECONDS, Host
 ROOTS: Final = "roots/list"
 MAX_REPORTS: Final = 64
 """Reports and log messages of one call that wait for a host that is slow to read; more are dropped."""
+
+
+OWN_META: Final = RESERVED | {PROGRESS_TOKEN, RELATED_TASK}
+"""Members of `_meta` that say something of one side of a connection; tasks are followed by the client of the proxy."""
+
+M = TypeVar("M", RequestParams, UnknownParams, ProgressNotificationParams, LoggingMessageNotificationParams)
+
+
+def without_own_meta(params: M) -> M:
+    """Return params without what their `_meta` says about one side of the connection."""
+    if not params.meta:
+        return params
+    meta = {name: value for name, value in params.meta.items() if name not in OWN_META}
+    return params.model_copy(update={"meta": meta or None})
 
 
 class Running:
@@ -64,11 +81,12 @@ class Running:
         return None if self.call.facts.terms.progress_token is None else self._on_progress
 
     def _on_progress(self, report: ProgressNotificationParams) -> None:
-        self._post(partial(self.call.progress, report.progress, report.total, report.message))
+        whole = without_own_meta(report)
+        self._post(partial(self.call.progress, report.progress, report.total, report.message, whole))
 
     def on_log(self, entry: LoggingMessageNotificationParams) -> None:
         """Pass a log message on, if the host wants it."""
-        self._post(partial(self.call.log, entry.level, entry.data, entry.logger))
+        self._post(partial(self.call.log, entry.level, entry.data, entry.logger, without_own_meta(entry)))
 
     def on_unknown(self, method: str, params: Model) -> None:
         """Pass on a notification that no revision has."""

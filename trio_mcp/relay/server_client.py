@@ -22,7 +22,7 @@ from ..client.tasks.calls import TaskCalls
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
 from ..protocol.codec.unknown import UnknownParams
 from ..protocol.jsonrpc import INTERNAL_ERROR
-from ..protocol.revisions import PROGRESS_TOKEN, RESERVED, TASKS_EXTENSION
+from ..protocol.revisions import TASKS_EXTENSION
 from ..runtime import Actor, Lane
 from ..session import AnyChannel, Call, Plan, RequestFacts, Route
 from ..session.notification_dispatch import OnProgress
@@ -39,7 +39,7 @@ from ..types import (
     Tool,
 )
 from .bindings import Bindings
-from .questions import ForwardedQuestions, Questions
+from .questions import ForwardedQuestions, Questions, without_own_meta
 from .rounds import ASKING, MAX_ROUNDS
 
 logger = peer_logger("trio_mcp.relay")
@@ -295,10 +295,3 @@ class ServerClient:
         with trio.move_on_after(SUBSCRIBED_WITHIN):
             while self._subscribing:
                 await self._subscribed.wait()
-
-
-def without_own_meta(params: RequestParams) -> RequestParams:
-    """Return params without what their `_meta` says about the host's side of the connection."""
-    own = RESERVED | {PROGRESS_TOKEN}
-    meta = {name: value for name, value in (params.meta or {}).items() if name not in own}
-    return params.model_copy(update={"meta": meta or None})

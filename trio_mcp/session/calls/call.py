@@ -211,25 +211,50 @@ class Call(ABC, Generic[OriginT_co]):
 
     # messages about the request
 
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Report progress, if the request asked for it. A value that is not finite or does not rise is dropped (L-PRG-1b)."""
+    async def progress(
+        self,
+        progress: float,
+        total: float | None,
+        message: str | None,
+        whole: ProgressNotificationParams | None = None,
+    ) -> None:
+        """Report progress, if the request asked for it. A value that is not finite or does not rise is dropped (L-PRG-1b).
+
+        Args:
+            whole: the report of a server behind a proxy, with whatever else it says.
+        """
         reports, token = self._opened_reports(), self.facts.terms.progress_token
         is_wanted = token is not None and self.is_answering and not self.is_replaying
         value = reports.report(self._plan.target, progress, total, message, is_wanted=is_wanted)
         if token is not None and value is not None:
-            params = ProgressNotificationParams(progress_token=token, progress=value, total=total, message=message)
+            if whole is None:
+                params = ProgressNotificationParams(progress_token=token, progress=value, total=total, message=message)
+            else:
+                params = whole.model_copy(update={"progress_token": token, "progress": value})
             await self.notify(PROGRESS, params)
             return
         # A checkpoint also when nothing is sent: it may be the only one that a tool has.
         await trio.lowlevel.checkpoint()
 
-    async def log(self, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> None:
-        """Send a log message, unless its level is below the threshold of the request."""
+    async def log(
+        self,
+        level: LoggingLevel,
+        data: JsonValue,
+        logger_name: str | None,
+        whole: types.LoggingMessageNotificationParams | None = None,
+    ) -> None:
+        """Send a log message, unless its level is below the threshold of the request.
+
+        Args:
+            whole: the message of a server behind a proxy, with whatever else it says.
+        """
         if not self.is_answering or not self.facts.terms.log_threshold.passes(level) or self.is_replaying:
             await trio.lowlevel.checkpoint()
             return
-        values = {"level": level, "data": data, "logger": logger_name}
-        await self.notify("notifications/message", types.LoggingMessageNotificationParams.model_validate(values))
+        if whole is None:
+            values = {"level": level, "data": data, "logger": logger_name}
+            whole = types.LoggingMessageNotificationParams.model_validate(values)
+        await self.notify("notifications/message", whole)
 
     def _opened_reports(self) -> ProgressReports:
         if self._reports is None:
