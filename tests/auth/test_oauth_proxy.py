@@ -44,7 +44,8 @@ from trio_mcp.auth import (
 from trio_mcp.auth.proxy.sealed import Access, Box, Client, Code, Refresh, State, Ticket
 from trio_mcp.auth.replies import Reply
 from trio_mcp.http import HttpOptions
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
+from trio_mcp.protocol.sealing.request_state import KeyRing, from_base64url
 from trio_mcp.types import JsonObject
 
 OTHER = KeyRing([b"o" * 32])
@@ -696,6 +697,8 @@ def test_no_kind_of_value_stands_for_another() -> None:
         opened = [box.open(kind, sealed) is not None for kind in kinds]
         assert opened == [index == number for index in range(len(kinds))]
         assert Box(KEYS, "https://other.example.com/mcp").open(type(value), sealed) is None
+        with pytest.raises(Unsealable):
+            Vault(KEYS).open(from_base64url(sealed) or b"", f"{type(value).__name__} {RESOURCE}".encode())
         assert "secret" not in repr(value)
         for broken in (sealed[:-1], sealed + "A", "A" + sealed, sealed.swapcase(), f"{sealed}=", "é" * 60, ""):
             assert box.open(type(value), broken) is None
@@ -733,6 +736,11 @@ async def test_a_refresh_token_is_revoked_at_the_provider(monkeypatch: pytest.Mo
     world.stand_in.down = True
     response = await world.post("revoke", {**form, "client_id": program.client_id})
     assert failure(response) == (503, "temporarily_unavailable")
+
+
+async def test_a_provider_that_revokes_nothing_is_an_error_and_no_success(program: Program) -> None:
+    form = {"token": (await program.tokens())["refresh_token"], "client_id": program.client_id}
+    assert failure(await program.world.post("revoke", form)) == (400, "unsupported_token_type")
 
 
 # Pages.

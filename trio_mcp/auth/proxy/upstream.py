@@ -18,7 +18,7 @@ from ..client.steps import Steps
 from ..fetching import fetch
 from .pages import with_query
 from .providers import OAuthProvider
-from .rejections import log_in_again, try_later
+from .rejections import Rejected, log_in_again, try_later
 
 REFUSALS: Final = frozenset(
     # RFC 6749, 5.2; GitHub; what Entra answers when the user must do something (OpenID Connect, 3.1.2.6)
@@ -100,10 +100,10 @@ class Upstream:
             raise try_later(f"{name}: {error}") from None
 
     async def revoke(self, token: str) -> None:
-        """Revoke a token (RFC 7009), if the provider does that. Raises `Rejected`."""
+        """Revoke a token (RFC 7009). Raises `Rejected`, also if the provider does not do that."""
         client, url = self._client, self.provider.revoke_url
         if url is None:
-            return
+            raise Rejected(f"{self.provider.name} revokes no tokens", "unsupported_token_type")
         signed = authenticated({"token": token}, client.registration, client.server, None, time.time())
         try:
             reply = await fetch(url, Reach.CONFIGURED, form=signed.form, headers=signed.headers)
