@@ -66,7 +66,7 @@ class LegacyEndpoint:
         nursery: trio.Nursery,
         home: SessionHome | None = None,
     ) -> None:
-        self.held_looks = HELD_LOOKS
+        self.held_looks: tuple[float, ...] = HELD_LOOKS
         self.sessions = LegacySessions(limits, nursery.start_soon, home)
         self._service = service
         self._store = store
