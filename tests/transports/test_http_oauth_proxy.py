@@ -115,6 +115,20 @@ async def test_a_page_of_another_origin_may_not_read_the_consent_page() -> None:
         assert "access-control-allow-origin" not in page.headers
 
 
+async def test_a_client_in_a_page_of_an_allowed_origin_registers_and_gets_tokens() -> None:
+    page = {"host": "127.0.0.1:8000", "origin": "https://app.example"}
+    asks = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    async with served(asgi_app(protected("/mcp"), allowed_origins=["https://app.example"])) as peer:
+        for path in ("/mcp/oauth/register", "/mcp/oauth/token"):
+            preflight = await send(peer, "OPTIONS", path, headers={**page, **asks})
+            assert preflight.status == 204
+            assert preflight.headers["access-control-allow-origin"] == "https://app.example"
+            assert "POST" in preflight.headers["access-control-allow-methods"]
+            reply = await send(peer, "POST", path, headers=page)
+            assert reply.headers["access-control-allow-origin"] == "https://app.example"
+            assert "access-control-allow-credentials" not in reply.headers
+
+
 def test_cookies_in_several_lines_are_one_header_as_over_http_2() -> None:
     lines = [(b"cookie", b"a=1"), (b"host", b"h"), (b"cookie", b"b=2")]
     assert read_headers(lines) == {"cookie": "a=1; b=2", "host": "h"}
