@@ -317,9 +317,18 @@ async def test_a_provider_in_trouble_is_503_and_no_client_throws_its_tokens_away
     assert response.headers["retry-after"] == "5"
 
 
-@pytest.mark.parametrize("user", [{}, {"id": None}, {"id": ""}, {"id": True}, {"id": ["x"]}, []])
+@pytest.mark.parametrize("user", [{}, {"id": None}, {"id": ""}, {"id": True}, {"id": ["x"]}, {"id": "x" * 2_000}, []])
 async def test_a_user_without_an_identity_gets_no_token(program: Program, user: Any) -> None:
     program.world.stand_in.user_reply = answer(user)
+    assert failure(await program.redeem(await program.code())) == (503, "temporarily_unavailable")
+
+
+@pytest.mark.parametrize("claims", [["x"], {"when": object()}, {"x": float("nan")}, {"x": "y" * 20_000}])
+async def test_claims_that_are_no_json_are_an_error_of_the_server(monkeypatch: pytest.MonkeyPatch, claims: Any) -> None:
+    async def odd(user: JsonObject, token: str) -> JsonObject:
+        return claims  # type: ignore[no-any-return]
+
+    program = await Program.registered(World(monkeypatch, identity=odd))
     assert failure(await program.redeem(await program.code())) == (503, "temporarily_unavailable")
 
 
@@ -540,7 +549,7 @@ async def test_a_cookie_that_comes_twice_is_none(program: Program) -> None:
     mine = world.cookie
     world.cookie = f"{mine}; __Host-mcp-login={'E' * 32}"
     assert is_page(await world.consent(page))
-    # A new login gets a cookie of its own, and the other one does not count.
+    # A new login gets another cookie.
     await program.authorize()
     assert re.fullmatch(r"[\w-]{32}", world.cookie)
     assert world.cookie not in (mine, "E" * 32)

@@ -193,6 +193,11 @@ class OAuthProxy(CachingVerifier):
         if claims is None:
             logger.info("identity= rejected a user of %s", provider.name)
             raise Rejected("this user may not use this server", "invalid_grant")
+        try:
+            Caller(principal, (), claims)
+        except (TypeError, ValueError) as error:
+            # Its text may quote a claim.
+            raise try_later(f"the claims do not describe a caller ({type(error).__name__})") from None
         return principal, claims
 
     def __repr__(self) -> str:

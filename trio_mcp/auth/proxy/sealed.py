@@ -40,7 +40,7 @@ class Value(BaseModel):
         expires: when it can no longer be used, in seconds since 1970.
     """
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
     LIFETIME: ClassVar[int]
     """Seconds for which it can be used, unless `expires` is given."""
 
