@@ -176,28 +176,48 @@ async def cut_connections(world: World, random: Random) -> None:
 
 
 async def stop_for_long(world: World, random: Random) -> None:
-    """Stop a process for longer than its lease, so that another one buries it."""
-    process, seconds = random.choice(world.processes), random.uniform(2, 5)
-    world.story.tell(f"SIGSTOP {process} for {seconds:.1f} s")
-    with process.stopped():
-        await trio.sleep(seconds)
+    """Stop a process for longer than its lease, so that another one buries it; one at a time, or no other one could."""
+    process, seconds = random.choice(world.processes), random.uniform(3, 6)
+    async with world.burial_lock:
+        world.story.tell(f"SIGSTOP {process} for {seconds:.1f} s")
+        with process.stopped():
+            await trio.sleep(seconds)
 
 
-OF_PROCESSES: Final[dict[Fault, int]] = {kill: 5, terminate: 3, pause: 2, jump: 2}
-OF_FILES: Final[dict[Fault, int]] = {**OF_PROCESSES, lock: 4, slow: 3, full: 3, vanish: 2, take_over: 3}
+OF_FILES: Final[dict[Fault, int]] = {
+    kill: 5,
+    terminate: 3,
+    pause: 2,
+    lock: 4,
+    slow: 3,
+    full: 3,
+    vanish: 2,
+    take_over: 3,
+    jump: 2,
+}
+"""How often each is drawn, among all."""
+
 OF_SERVERS: Final[dict[Fault, int]] = {
-    **OF_PROCESSES,
-    stop_for_long: 4,
+    kill: 4,
+    terminate: 2,
+    pause: 2,
+    jump: 2,
+    stop_for_long: 2,
     restart_store: 3,
     freeze_store: 3,
     cut_connections: 3,
 }
-"""How often each is drawn, among all."""
+"""The same where the store is a server."""
+
+OF_PROCESSES: Final[dict[Fault, int]] = {kill: 2, terminate: 1, jump: 1, stop_for_long: 6}
+"""The same for runs in which the store stays: after an outage of it no process is buried for some seconds."""
 
 
 async def harm(world: World, random: Random) -> None:
     """Let faults happen, some at the same time, until this is cancelled."""
-    faults = OF_SERVERS if isinstance(world.store, InServer) else OF_FILES
+    faults = OF_FILES
+    if isinstance(world.store, InServer):
+        faults = random.choice((OF_SERVERS, OF_PROCESSES))
     async with trio.open_nursery() as nursery:
         while True:
             await trio.sleep(random.choice((0.1, 0.5, 1, 1.5, 2.5)))

@@ -179,13 +179,14 @@ class World:
     Attributes:
         story: the faults.
         ends: how the operations ended.
+        burials: how often a process found that others had taken it for dead.
     """
 
     def __init__(self, home: Path, seed: int, store: ChaosStore) -> None:
-        self.seed = seed
+        self.seed, self._home = seed, home
         self.random = Random(seed)
         self.store = store
-        self.store_lock = trio.Lock()
+        self.store_lock, self.burial_lock = trio.Lock(), trio.Lock()
         self.ledger_path = home / "ledger"
         self.ledger = Ledger(self.ledger_path)
         key = base64.urlsafe_b64encode(self.random.randbytes(32)).decode()
@@ -264,6 +265,10 @@ class World:
         for effect in self.ledger.of(operation.name):
             effects.lines.append((effect.at, f"{effect.name} in process {effect.process}"))
         return f"{operation.name}: {why}\n{merged([operation.story, self.story, effects], self.begin)}"
+
+    @property
+    def burials(self) -> int:
+        return (self._home / "log").read_text(errors="replace").count("this process was taken for dead")
 
     @property
     def results(self) -> set[type[Operation]]:

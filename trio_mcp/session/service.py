@@ -27,7 +27,6 @@ from ..protocol.revisions import IDEMPOTENCY, REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import (
     Account,
-    CancelReason,
     Outbox,
     Supervisor,
     ThreadLimiter,
@@ -158,7 +157,6 @@ class Service:
         self.session_type: Callable[..., object] | None = None
         self.turn = LoopTurn()
         self.is_fenced = False
-        self._fenced = trio.Event()
         self.on_given_up: list[Callable[[], None]] = []
         self.sessions = 0
         self._keys: IdempotencyKeys | None = None
@@ -242,32 +240,6 @@ class Service:
         self.supervisor.spawn(shared.send)
         self.supervisor.spawn(shared.receive)
         await shared.wait_listening()
-
-    def fence(self) -> None:
-        """Give up what this process has: it was buried. `wait_fenced` returns."""
-        if not self.is_fenced:
-            self.is_fenced = True
-            self._fenced.set()
-            self._give_up()
-
-    async def wait_fenced(self) -> None:
-        """Wait until this process is known to have been buried."""
-        await self._fenced.wait()
-
-    def _give_up(self) -> None:
-        """Cancel the calls, and leave to other processes what this one has in the store."""
-        self.supervisor.cancel_all(CancelReason.FENCED)
-        self.tasks.leave_all()
-        self.calls.directory.forget_replayed()
-        for give_up in self.on_given_up:
-            give_up()
-
-    def rename(self, node: str) -> None:
-        """Go on under another name, without what this process had under the one before."""
-        self.calls.node = node
-        self.is_fenced, self._fenced = False, trio.Event()
-        self._give_up()
-        self.declare(self.capabilities)
 
     @cached_property
     def _task_routes(self) -> Mapping[str, Route]:
@@ -422,7 +394,7 @@ async def open_service(
                 supervisor.spawn(tasks.adoption.adopt_all, service.tasks)
                 if isinstance(store, SharedStore):
                     await service.share_changes(store)
-                    supervisor.spawn(session.rejoining.stay_joined, service, store)
+                    supervisor.spawn(session.rejoining.Rejoining(service, store).run)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

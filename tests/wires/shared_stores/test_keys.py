@@ -27,13 +27,11 @@ def key() -> str:
 
 
 async def test_a_process_with_other_keys_does_not_start_and_the_error_names_them(store: str, tmp_path: Path) -> None:
-    environment = {
-        "TRIO_MCP_STORE": store,
-        "FOLDER": str(tmp_path),
-        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-    }
-    ours, theirs = key(), key()
-    processes = [HttpProcess(SCRIPT, **environment, TRIO_MCP_KEYS=keys) for keys in (ours, theirs, f"{theirs},{ours}")]
+    imports, ours, theirs = os.environ.get("PYTHONPATH", ""), key(), key()
+    processes = [
+        HttpProcess(SCRIPT, TRIO_MCP_STORE=store, TRIO_MCP_KEYS=keys, FOLDER=str(tmp_path), PYTHONPATH=imports)
+        for keys in (ours, theirs, f"{theirs},{ours}")
+    ]
     first, stranger, both = processes
     with trio.fail_after(BOUND):
         try:
