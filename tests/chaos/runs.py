@@ -19,7 +19,7 @@ from chaos.world import BrokenPromises, World
 RUN_SECONDS: Final = 15.0
 """Seconds of faults in one run. It takes some more until all operations have ended."""
 
-LONG: Final = 300.0
+LONG: Final = 1800.0
 """Seconds in which some process that is stopped has to be buried."""
 
 MINUTE: Final = 60.0

@@ -65,6 +65,11 @@ class AloneResponse(Exchange):
         self._session = session
         self._target = target
 
+    @property
+    def is_cut(self) -> bool:
+        # No message cancels it.
+        return True
+
     def abandon(self) -> None:
         self._session.disconnect(self._target)
 
