@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import tempfile
 import tomllib
@@ -12,8 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from node_packages import installed
 from serving import ROOT
 from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE, postgres_server, redis_server
+
+PACKAGES = {"@modelcontextprotocol/client": "2", "@modelcontextprotocol/server": "2", "@modelcontextprotocol/sdk": "1"}
+"""The TypeScript SDK, with the first major version beside the second: it has the tasks of 2025-11-25."""
+INSTALL_TIMEOUT = 60.0
 
 FASTMCP = ("fastmcp>=4", "fastmcp-tasks>=4")
 FRAMEWORKS = ("pydantic-ai-slim[mcp]>=2.66", "langchain>=1.5", "fastmcp>=4.0.11,<5", "openai-agents>=0.24")
@@ -33,6 +39,19 @@ def postgres_url() -> Iterator[str]:
     with postgres_server() as server, pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, POSTGRES_VARIABLE, server.url)
         yield server.url
+
+
+@pytest.fixture(scope="session")
+def node_folder() -> Path:
+    """A folder in which node finds the TypeScript SDK, with our scripts.
+
+    The SDK is installed once, into the folder that `TRIO_MCP_NODE_CACHE` names (else one for temporary files).
+    """
+    folder = Path(os.environ.get("TRIO_MCP_NODE_CACHE", Path(tempfile.gettempdir()) / "trio_mcp_node"))
+    with installed(folder, PACKAGES, INSTALL_TIMEOUT):
+        for script in Path(__file__).parent.glob("*/typescript_*.mjs"):
+            shutil.copy(script, folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -156,8 +156,7 @@ async def test_a_new_version_that_cannot_be_loaded_leaves_the_workers_as_they_ar
 
 async def test_a_store_of_the_file_still_needs_its_own_keys(short: Path) -> None:
     file = short / "app.py"
-    text = SERVER.read_text().replace('version="1")', f'version="1", options=ServiceOptions(store="{short / "s.db"}"))')
-    file.write_text(text.replace("import Context, Server", "import Context, Server, ServiceOptions"))
+    file.write_text(SERVER.read_text().replace("ServiceOptions(", f'ServiceOptions(store="{short / "s.db"}", '))
     async with crew(short, server=file, workers=2) as started:
         with trio.fail_after(START):
             assert await started.process.wait() == 3

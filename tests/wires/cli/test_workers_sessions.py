@@ -158,14 +158,15 @@ async def test_the_session_of_another_id_is_unknown_at_every_worker(short: Path)
 
 async def test_a_client_that_leaves_any_worker_cancels_its_modern_call(short: Path) -> None:
     async with serving(short, workers=2) as crew:
-        asked = (await crew.post("tools/call", name="order", arguments={}))["result"]
-        leg = {"requestState": asked["requestState"], "inputResponses": dict.fromkeys(asked["inputRequests"], YES)}
-        # A state is bound to its call, so this one is carried on, at the worker where it is parked.
-        assert (await crew.call("order", **leg)).startswith("accept ")
-        for _ in range(4):
-            with trio.move_on_after(0.3):
-                await crew.call("nap", arguments={"seconds": 30})
-        await crew.hear("tools/call nap", times=4)
+        for number in range(1, MANY // 2):
+            asked = (await crew.post("tools/call", name="nap", arguments={}))["result"]
+            leg = {"requestState": asked["requestState"], "inputResponses": dict.fromkeys(asked["inputRequests"], YES)}
+            async with trio.open_nursery() as nursery:
+                # It is carried on at the worker where it is parked.
+                nursery.start_soon(partial(crew.call, "nap", **leg))
+                await crew.hear("nap begins", times=number)
+                nursery.cancel_scope.cancel()
+            await crew.hear("nap ends", times=number)
 
 
 async def test_sessions_of_a_worker_that_was_killed_go_on_in_another(short: Path) -> None:
