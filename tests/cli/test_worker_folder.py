@@ -14,6 +14,8 @@ from trio_mcp.cli.command import CommandError
 if sys.platform == "win32":
     pytest.skip("there are no workers on Windows", allow_module_level=True)
 
+import fcntl
+
 from trio_mcp.cli.worker_folder import MOST_PATH, PREFIX, FolderLock, worker_folder
 
 
@@ -89,3 +91,20 @@ def test_no_place_for_it_is_an_error_of_the_command(temporary: Path, monkeypatch
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "none"))
     with pytest.raises(CommandError), worker_folder():
         pass
+
+
+def test_a_folder_that_another_start_has_removed_before_it_was_locked_is_made_again(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, removed = fcntl.flock, list[Path]()
+
+    def late(file: int, kind: int) -> None:
+        if not removed:
+            removed.extend(temporary.iterdir())
+            removed[0].rmdir()
+        flock(file, kind)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with worker_folder() as folder:
+        assert removed != [folder]
+        assert folder.exists()

@@ -717,19 +717,26 @@ class FailingOwner:
                         self.kinds += [frame.kind for frame in reader.feed(await accepted.recv(65536))]
 
 
+async def came(owner: FailingOwner, kinds: list[Kind]) -> None:
+    with trio.fail_after(START):
+        while owner.kinds != kinds:
+            await trio.lowlevel.checkpoint()
+
+
 async def test_requests_that_wait_for_an_owner_that_hangs_draw_from_the_memory_budget(folder: Path) -> None:
     memory = MemoryBudget(8 * 1024 * 1024)
     async with two(folder, memory=memory) as (first, second), trio.open_nursery() as nursery:
         asked = await parked(first, "order")
-        await nursery.start(FailingOwner(folder, first, hangs=True).run)
+        hanging = FailingOwner(folder, first, hangs=True)
+        await nursery.start(hanging.run)
         before = memory.drawn
         body, headers = leg(asked, meta={"x": "x" * 500_000})
-        with trio.fail_after(START):
-            replies = [second.start(body, headers) for _ in range(40)]
-            while not any(each.ended.is_set() for each in replies):
-                await trio.lowlevel.checkpoint()
-            assert {each.status for each in replies if each.ended.is_set()} == {503}
-            assert before + 1_000_000 < memory.drawn <= memory.total
+        for number in range(1, 6):
+            second.start(body, headers)
+            await came(hanging, [Kind.REQUEST] * number)
+            assert memory.drawn - before > number * 500_000
+        last = [second.start(body, headers) for _ in range(16)][-1]
+        assert (await last.end()).status == 503
         nursery.cancel_scope.cancel()
 
 
@@ -744,12 +751,16 @@ async def test_an_owner_that_hangs_learns_that_a_client_has_left_that_waited_for
             return await work
 
         sent = Request("POST", "/mcp", headers, Body(json.dumps(body).encode()), connection="c", watch=leave)
-        with trio.fail_after(START):
-            response = await second.app.respond(sent)
-            assert isinstance(response, KnownResponse)
-            assert response.status == 503
-            while hanging.kinds != [Kind.REQUEST, Kind.GONE]:
-                await trio.lowlevel.checkpoint()
+        response = await second.app.respond(sent)
+        assert isinstance(response, KnownResponse)
+        assert response.status == 503
+        await came(hanging, [Kind.REQUEST, Kind.GONE])
+        # Its connection is cut.
+        async with trio.open_nursery() as connection:
+            connection.start_soon(second.app.respond, Request("POST", "/mcp", headers, sent.body, connection="c"))
+            await came(hanging, [Kind.REQUEST, Kind.GONE, Kind.REQUEST])
+            connection.cancel_scope.cancel()
+        await came(hanging, [Kind.REQUEST, Kind.GONE] * 2)
         nursery.cancel_scope.cancel()
 
 
