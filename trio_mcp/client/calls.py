@@ -7,6 +7,7 @@ for byte, never read, and never sent with another request (M-MRTR-8c). In the le
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +28,7 @@ from ..errors import (
 )
 from ..protocol.jsonrpc import HEADER_MISMATCH, METHOD_NOT_FOUND, SERVER_BUSY
 from ..protocol.revisions import IDEMPOTENCY_KEY
-from ..session.client import NO_HEADERS
+from ..session.client import NO_HEADERS, NO_LIMIT
 from ..types import (
     CallToolRequestParams,
     CallToolResult,
@@ -212,7 +213,7 @@ class Calls:
     ) -> CallToolResult:
         """Call a tool, and follow its task; see `tool`."""
         facts, name, asked = self._link.facts, params.name, None
-        with trio.move_on_after(options.timeout):
+        with NO_LIMIT if options.timeout == math.inf else trio.move_on_after(options.timeout):
             # Without an own wish, only a tool that runs in no other way gets a task.
             if as_task or facts.capabilities.tasks is not None:
                 asked = await self._tasks.metadata(name, None, wanted=as_task)
@@ -228,7 +229,7 @@ class Calls:
     ) -> Follower:
         """Call a tool as a task, and return what follows it."""
         params = tool_params(name, arguments, options, self._link.facts.instance)
-        with trio.move_on_after(options.timeout):
+        with NO_LIMIT if options.timeout == math.inf else trio.move_on_after(options.timeout):
             asked = await self._tasks.metadata(name, ttl, wanted=True)
             params = params.model_copy(update={"task": asked})
             result, _ = await self._rounds("tools/call", params, options, name)
@@ -337,7 +338,7 @@ class Calls:
 
         Raises what `_rounds` does.
         """
-        with trio.move_on_after(options.timeout):
+        with NO_LIMIT if options.timeout == math.inf else trio.move_on_after(options.timeout):
             result, number = await self._rounds(method, params, options, what)
             # For type checkers: the codec decodes the result of a method to its one type.
             assert isinstance(result, kind)

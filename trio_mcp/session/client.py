@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
@@ -75,6 +76,9 @@ NO_LONGER_NEEDED: Final = "the client was closed"
 logger = peer_logger("trio_mcp.client")
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+NO_LIMIT: Final = nullcontext()
+"""In place of a cancel scope where there is no time limit, as for most requests: a scope is some thirty calls of functions."""
 
 
 class RequestOptions(TypedDict, total=False):
@@ -210,7 +214,7 @@ class ClientSession:
         if operation is not None:
             operation.sent_as(request.id)
         try:
-            with trio.move_on_after(timeout):
+            with NO_LIMIT if timeout == math.inf else trio.move_on_after(timeout):
                 taking = slot.take() if timer is None else timer.take(slot, method)
                 result = await (taking if self.raised is None else self.raised.result_of(request.id, taking))
                 answered = True
