@@ -315,7 +315,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         work: Callable[[Lane], Awaitable[T]] = lambda lane: fn(  # noqa: E731
             type(self)(self._call, lane.titled(fn), terms, messages)
         )
-        if (telemetry := self._call.services.telemetry) is not None:
+        if (telemetry := self._call.services.telemetry) is not None and not telemetry.is_idle:
             work = branch_traced(telemetry, fn, work)
         return work, options.get("timeout", math.inf), max_depth
 

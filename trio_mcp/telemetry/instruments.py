@@ -60,6 +60,11 @@ class Instruments:
                     yield Observation(reading.value, {SERVER: server, **named})
 
 
+def is_set_up() -> bool:
+    """Return whether the program has set up a provider of metrics."""
+    return not type(metrics.get_meter_provider()).__module__.startswith("opentelemetry.metrics")
+
+
 _made: list[Instruments] = []
 
 

@@ -29,7 +29,8 @@ def open_telemetry(*, content: bool = False, process: str = "") -> Telemetry | N
         return None
     logs.TRACE[:] = [telemetry.spans.log_fields]
     made = telemetry.Telemetry(telemetry.spans.Spans(), content=content, process=process)
-    made.recorders.append(telemetry.instruments.instruments().record)
+    if telemetry.instruments.is_set_up():
+        made.recorders.append(telemetry.instruments.instruments().record)
     return made
 
 
@@ -40,4 +41,5 @@ def observe(service: object, server: str, read: Callable[[object], Iterable[Read
         server: its name.
         read: returns its numbers; called in any thread.
     """
-    telemetry.instruments.instruments().add(service, server, read)
+    if telemetry.instruments.is_set_up():
+        telemetry.instruments.instruments().add(service, server, read)

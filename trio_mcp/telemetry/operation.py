@@ -64,7 +64,7 @@ class Owner(Protocol):
 
     def failed(self, error: Exception) -> None: ...
     def record(self, name: str, seconds: float, attributes: Attributes) -> None: ...
-    def remember(self, state: str | None, first: str | None) -> None: ...
+    def remember(self, state: str, first: str | None) -> None: ...
 
 
 class Operation:
@@ -75,7 +75,6 @@ class Operation:
         attributes: those that its span and its metrics have.
         details: those of its span alone.
         span: None before it starts, and where none is recorded.
-        first: the context of the first leg of its call, as a `traceparent`; None if it is not known.
         began: when it began, in seconds of `time.perf_counter`.
     """
 
@@ -83,15 +82,16 @@ class Operation:
         "_content",
         "_description",
         "_ended",
+        "_first",
         "_is_started",
         "_role",
+        "_shown",
         "_telemetry",
         "_token",
         "_view",
         "attributes",
         "began",
         "details",
-        "first",
         "name",
         "origin",
         "span",
@@ -103,7 +103,9 @@ class Operation:
         self.attributes = attributes
         self.details: Attributes = {}
         self.span: AnySpan | None = None
-        self.first: str | None = None
+        self._first: str | None = None
+        self._shown: Attributes = {}
+        """What the span began with."""
         self.origin: Origin | None = None
         self._role = role
         self._telemetry = owner
@@ -114,6 +116,11 @@ class Operation:
         self._description: str | None = None
 
     # its span
+
+    @property
+    def first(self) -> str | None:
+        """The context of the first leg of its call, as a `traceparent`; None if there is no span."""
+        return self._first if self._first or self.span is None else telemetry.spans.traceparent(self.span)
 
     def start(self, first: str | None = None, *, attach: bool = True) -> Self:
         """Begin the span, unless it has begun.
@@ -139,10 +146,10 @@ class Operation:
             origin = module.after(origin, leg)
         late = int((time.perf_counter() - self.began) * 1e9)
         start_time = time.time_ns() - late if late > LATE_NS else None
-        span = spans.start(self.name, self._role.kind, self.attributes | self.details, origin, start_time)
+        self._shown = self.attributes | self.details
+        span = spans.start(self.name, self._role.kind, self._shown, origin, start_time)
         if span.is_recording():
-            self.span = span
-            self.first = first or module.traceparent(span)
+            self.span, self._first = span, first
             if attach:
                 self._view = span = module.CallSpan(span)
         if attach and (self.span is not None or origin.parent is not None):
@@ -192,7 +199,8 @@ class Operation:
         """Note the result of a request that was sent."""
         if getattr(result, "is_error", None) is True:
             self.attributes[ERROR_TYPE] = TOOL_ERROR
-        self._telemetry.remember(getattr(result, "request_state", None), self.first)
+        if (state := getattr(result, "request_state", None)) is not None:
+            self._telemetry.remember(state, self.first)
         if self._telemetry.content and self.attributes.get(METHOD) == "tools/call":
             self._show_result(result.encode())
 
@@ -248,7 +256,11 @@ class Operation:
             owner.record(self._role.metric, self._ended - self.began, self.attributes)
 
     def _end_span(self, span: AnySpan, details: Mapping[str, Value] | None) -> None:
-        span.set_attributes({**self.attributes, **self.details, **(details or {})})
+        shown, now = self._shown, {**self.attributes, **self.details, **(details or {})}
+        # The SDK validates each attribute again.
+        new = {name: value for name, value in now.items() if shown.get(name) != value}
+        if new:
+            span.set_attributes(new)
         if ERROR_TYPE in self.attributes:
             telemetry.spans.mark_failed(span, self._description)
         span.end()

@@ -77,6 +77,11 @@ class Telemetry:
         self._first_legs: dict[str, str] = {}
         """The first request of a call in rounds, by the state that the next one carries."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is exported: the program uses the API of OpenTelemetry, and has set up no provider."""
+        return not self.recorders and self.spans is not None and self.spans.is_idle
+
     def failed(self, error: Exception) -> None:
         """Count and log a failure of what the program has set up."""
         self.failures += 1
@@ -110,8 +115,13 @@ class Telemetry:
 
     # requests that are served
 
-    def serving(self, facts: ServedRequest, params: Model, network: Mapping[str, Value]) -> Operation:
-        """Return the operation of a request that came now; its span is the current one until `leave`."""
+    def serving(self, facts: ServedRequest, params: Model, network: Mapping[str, Value]) -> Operation | None:
+        """Return the operation of a request that came now; its span is the current one until `leave`.
+
+        None if nothing is exported and there is no context to pass on.
+        """
+        if self.is_idle and not telemetry.spans.carries(facts.terms.meta.raw, facts.headers):
+            return None
         operation = self._request(SERVES, facts.method, params, facts.terms.codec.revision.name, network)
         if self.spans is None:
             return operation
@@ -135,6 +145,8 @@ class Telemetry:
         return serve
 
     async def _answer(self, method: str, params: Model, answering: Awaitable[T]) -> T:
+        if self.is_idle:
+            return await answering
         operation = self._request(SERVES, method, params, "", {})
         if self.spans is not None:
             try:
@@ -161,16 +173,18 @@ class Telemetry:
 
     def sending(
         self, method: str, params: Model, version: str, network: Mapping[str, Value] | None = None
-    ) -> Operation:
-        """Return the operation of a request that is sent now, to a server or to a client."""
+    ) -> Operation | None:
+        """Return the operation of a request that is sent now, to a server or to a client; None as `serving` does."""
+        if self.is_idle and not telemetry.spans.has_context():
+            return None
         operation = self._request(SENDS, method, params, version, network or {})
         first = self._first_legs.pop(getattr(params, "request_state", None) or "", None)
         operation.start(first, attach=False)
         return operation
 
-    def remember(self, state: str | None, first: str | None) -> None:
+    def remember(self, state: str, first: str | None) -> None:
         """Remember which request the one that will carry this state follows."""
-        if state and first:
+        if first:
             self._first_legs[state] = first
             if len(self._first_legs) > MOST_LEGS:
                 del self._first_legs[next(iter(self._first_legs))]

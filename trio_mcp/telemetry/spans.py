@@ -21,8 +21,6 @@ Attached: TypeAlias = Token[Context]
 LONGEST: Final[Mapping[str, int]] = {"traceparent": 256, "tracestate": 512, "baggage": 4096}
 """The members of `_meta` that carry a context, and the most characters of each; a longer one is dropped."""
 
-MARKS: Final = (b'"traceparent"', b'"baggage"')
-
 
 class CallSpan(Span):
     """The span of the leg that a call is on: what its code sees as the current span, in all its tasks and threads.
@@ -90,6 +88,8 @@ class Spans:
 
     def __init__(self) -> None:
         self._tracer = trace.get_tracer("trio_mcp")
+        self.is_idle = type(trace.get_tracer_provider()).__module__.startswith("opentelemetry.trace")
+        """No provider is set up: there are the spans of the API, which are not recorded."""
 
     def start(
         self, name: str, kind: str, attributes: Attributes, origin: Origin, start_time: int | None = None
@@ -109,7 +109,8 @@ class Spans:
         The context in `_meta` is the parent. That of the HTTP request, which the instrumentation of an ASGI server has made
         current, or which its headers name, is a link then, and the parent of a request without one in its `_meta`.
         """
-        sent = extracted(from_json(meta)) if any(mark in meta for mark in MARKS) else None
+        is_sent = b'"traceparent"' in meta or b'"baggage"' in meta
+        sent = extracted(from_json(meta)) if is_sent else None
         carrying = trace.get_current_span().get_span_context()
         if not carrying.is_valid and "traceparent" in headers:
             over_http = extracted(headers)
@@ -130,6 +131,16 @@ class Spans:
         """Return the context in a `traceparent` that `written` returned; None if it is none."""
         found = extracted({"traceparent": text})
         return None if found is None else trace.get_current_span(found).get_span_context()
+
+
+def carries(meta: bytes, headers: Mapping[str, str]) -> bool:
+    """Return whether a request brings a context."""
+    return b'"traceparent"' in meta or b'"baggage"' in meta or "traceparent" in headers
+
+
+def has_context() -> bool:
+    """Return whether the code that runs now has a context to pass on."""
+    return trace.get_current_span().get_span_context().is_valid or bool(baggage.get_all())
 
 
 def is_traced(of: Context) -> bool:
@@ -156,7 +167,7 @@ def extracted(carrier: Mapping[str, object]) -> Context | None:
 
 def written(span: Span | None) -> dict[str, str]:
     """Return the members of `_meta` for the context of a span; None for the current one."""
-    if span is None and not trace.get_current_span().get_span_context().is_valid and not baggage.get_all():
+    if span is None and not has_context():
         return {}
     carrier: dict[str, str] = {}
     propagate.inject(carrier, None if span is None else trace.set_span_in_context(span))

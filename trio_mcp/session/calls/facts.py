@@ -169,7 +169,10 @@ async def ask_traced(
     version: str,
 ) -> T:
     """Ask a question as a span. Raises what `ask` raises."""
-    with telemetry.sending(question.method, question.params, version) as operation:
+    operation = telemetry.sending(question.method, question.params, version)
+    if operation is None:
+        return await ask(lane, question._replace(trace={}))
+    with operation:
         if question.name is not None:
             operation.details["trio_mcp.question"] = question.name
         if lane.path:
