@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from exported import Exported, attributes, id_of, is_linked
 from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import ReadableSpan
@@ -472,3 +474,19 @@ def test_a_program_without_opentelemetry_loads_none_of_it() -> None:
     program = f"import sys; sys.path[:0] = {[str(root), str(root / 'transports')]!r}\n{UNUSED}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["trio_mcp.telemetry.opening"]
+
+
+async def test_an_ended_call_is_freed_at_once(exported: Exported) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with talk_to(shop()) as talk:
+            asked = await talk.round(talk.leg("order"))
+            again = await talk.round(asked.retry("L"))
+            await talk.reply_to(again.retry("red"))
+            await talk.reply_to(talk.ask("tools/call", name="refuse", arguments={"secret": "x"}))
+            await trio.testing.wait_all_tasks_blocked()
+            kinds = {type(each).__name__ for each in gc.get_objects()}
+    finally:
+        gc.enable()
+    assert {"CallInRounds", "Actor", "Operation", "CallSpan"} & kinds == set()
