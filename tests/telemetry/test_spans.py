@@ -20,6 +20,8 @@ from talk import talk_to
 
 from trio_mcp import Client, Context, PeerError, RequestTimeout, Server, ToolError, accept, proxy
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.providers import ScriptedProvider
+from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import ServiceOptions
 
 ERAS = ("legacy", "modern")
@@ -193,6 +195,21 @@ async def test_a_proxy_passes_contexts_on(exported: Exported, mounted: bool) -> 
         await client.call_tool("shop_order" if mounted else "order")
     assert len({id_of(span) for span in exported.all if span.name != "subscriptions/listen"}) == 1
     assert "SERVER tools/call order" in exported.above(exported.one("after"))
+
+
+async def test_a_proxy_that_answers_for_a_host_does_it_below_the_question(exported: Exported) -> None:
+    server = Server("asks")
+
+    @server.tool
+    async def summarize(ctx: Context) -> str:
+        return (await ctx.sample("Summarize")).text
+
+    relay = RelayServer(Client.connect(server).new_channel, Backfill(ScriptedProvider(["short"])))
+    async with Client.connect(relay) as client:
+        assert (await client.call_tool("summarize")).data == "short"
+    answered = exported.one("sampling/createMessage", SpanKind.SERVER)
+    assert exported.above(answered)[0] == "CLIENT sampling/createMessage"
+    assert "SERVER tools/call summarize" in exported.above(answered)
 
 
 @both_eras

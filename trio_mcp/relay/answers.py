@@ -34,6 +34,7 @@ from ..protocol.jsonrpc import (
 from ..runtime.quota import Quota
 from ..sampling import SamplingProvider
 from ..session import Received
+from ..telemetry import open_telemetry
 from ..types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -47,6 +48,9 @@ from .offers import ELICIT, SAMPLE, Offers
 from .upstream import Upstream
 
 logger = peer_logger("trio_mcp.relay")
+
+P = TypeVar("P", bound=Model)
+T = TypeVar("T")
 
 OnForm: TypeAlias = Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]
 """Shows a form to a user and returns the answer."""
@@ -104,6 +108,11 @@ class Answers:
     def __init__(self, backfill: Backfill) -> None:
         self.backfill = backfill
         self._running = Quota(ANSWERED_QUESTIONS, backfill.max_answering)
+        self._telemetry = open_telemetry()
+
+    def _traced(self, method: str, fn: Callable[[P], Awaitable[T]]) -> Callable[[P], Awaitable[T]]:
+        """Return a function that answers as a span, below that of the server which asks."""
+        return fn if self._telemetry is None else self._telemetry.answering(method, fn)
 
     async def answer(self, method: JsonValue, params: JsonValue, caller: Hashable | None) -> Model:
         """Return the answer to a question that `Offers.answers` accepts. A cancel ends the request to the model.
@@ -160,7 +169,7 @@ class Answers:
         problem = conversation_problem(request.messages)
         if problem is not None:
             raise RemoteProtocolError(problem, code=INVALID_PARAMS)
-        result = await contained(SAMPLE, provider.sample(request), CreateMessageResult)
+        result = await contained(SAMPLE, self._traced(SAMPLE, provider.sample)(request), CreateMessageResult)
         problem = answer_problem(result.role, result.content)
         if problem is not None:
             logger.warning("the answer of the model was dropped: %s", problem)
@@ -170,7 +179,8 @@ class Answers:
     async def _form(self, params: JsonValue) -> ElicitResult:
         on_form = self.backfill.on_form
         assert on_form is not None
-        return await contained(ELICIT, on_form(validated(ElicitRequestFormParams, params, "params")), ElicitResult)
+        form = validated(ElicitRequestFormParams, params, "params")
+        return await contained(ELICIT, self._traced(ELICIT, on_form)(form), ElicitResult)
 
 
 Result = TypeVar("Result", bound=Model)

@@ -31,6 +31,7 @@ from .operation import SENDS, SERVES, WORKS, Operation, Role
 if TYPE_CHECKING:
     from .spans import Spans
 
+M = TypeVar("M", bound=Model)
 T = TypeVar("T")
 logger = peer_logger("trio_mcp.telemetry")
 
@@ -135,10 +136,10 @@ class Telemetry:
             operation.start()
         return operation
 
-    def answering(self, method: str, handler: Callable[[Model], Awaitable[T]]) -> Callable[[Model], Awaitable[T]]:
+    def answering(self, method: str, handler: Callable[[M], Awaitable[T]]) -> Callable[[M], Awaitable[T]]:
         """Return a handler of a server's question that runs as an operation."""
 
-        def serve(params: Model) -> Awaitable[T]:
+        def serve(params: M) -> Awaitable[T]:
             # At once: who calls handlers does so in the order of the questions.
             return self._answer(method, params, handler(params))
 
