@@ -139,7 +139,7 @@ def branch_traced(
     async def run(lane: Lane) -> T:
         operation = telemetry.working("branch", name)
         operation.details["trio_mcp.branch"] = lane.path
-        with operation.begun():
+        with operation.start():
             return await work(lane)
 
     return run

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
@@ -67,6 +68,7 @@ class Owner(Protocol):
     def remember(self, state: str, first: str | None) -> None: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Operation:
     """One request, or a part of the work for one.
 
@@ -74,46 +76,27 @@ class Operation:
         name: of its span.
         attributes: those that its span and its metrics have.
         details: those of its span alone.
-        span: None before it starts, and where none is recorded.
         began: when it began, in seconds of `time.perf_counter`.
+        span: None before it starts, and where none is recorded.
+        origin: where it comes from; None for the code that runs when it starts.
     """
 
-    __slots__ = (
-        "_content",
-        "_description",
-        "_ended",
-        "_first",
-        "_is_started",
-        "_role",
-        "_shown",
-        "_telemetry",
-        "_token",
-        "_view",
-        "attributes",
-        "began",
-        "details",
-        "name",
-        "origin",
-        "span",
-    )
-
-    def __init__(self, owner: Owner, role: Role, name: str, attributes: Attributes) -> None:
-        self.began = time.perf_counter()
-        self.name = name
-        self.attributes = attributes
-        self.details: Attributes = {}
-        self.span: AnySpan | None = None
-        self._first: str | None = None
-        self._shown: Attributes = {}
-        """What the span began with."""
-        self.origin: Origin | None = None
-        self._role = role
-        self._telemetry = owner
-        self._is_started = owner.spans is None
-        self._ended: float | None = None
-        self._token: Attached | None = None
-        self._view: CallSpan | None = None
-        self._description: str | None = None
+    _telemetry: Owner
+    _role: Role
+    name: str
+    attributes: Attributes
+    details: Attributes = field(default_factory=dict[str, Value], init=False)
+    began: float = field(default_factory=time.perf_counter, init=False)
+    span: AnySpan | None = field(default=None, init=False)
+    origin: Origin | None = field(default=None, init=False)
+    _is_started: bool = field(default=False, init=False)
+    _first: str | None = field(default=None, init=False)
+    _shown: Attributes = field(default_factory=dict[str, Value], init=False)
+    """What the span began with."""
+    _token: Attached | None = field(default=None, init=False)
+    _view: CallSpan | None = field(default=None, init=False)
+    _description: str | None = field(default=None, init=False)
+    _ended: float | None = field(default=None, init=False)
 
     # its span
 
@@ -265,11 +248,7 @@ class Operation:
             telemetry.spans.mark_failed(span, self._description)
         span.end()
 
-    # as a context manager: from its start to its end
-
-    def begun(self) -> Self:
-        """Begin the span; to be used in a `with` statement, in whose block it is the current one."""
-        return self.start()
+    # as a context manager, in whose block it is the current one if it has started: from then to its end
 
     def __enter__(self) -> Self:
         return self

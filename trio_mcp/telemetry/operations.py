@@ -155,7 +155,7 @@ class Telemetry:
                 operation.origin = telemetry.spans.Origin(found)
             except Exception as error:  # noqa: BLE001  as in `serving`
                 self.failed(error)
-        with operation.begun():
+        with operation.start():
             return await answering
 
     def working(self, label: str, target: str, meta: bytes = b"") -> Operation:
