@@ -148,10 +148,10 @@ async def test_the_page_is_for_scrapers_with_the_token_or_in_the_network(
 
 
 async def test_the_page_does_not_depend_on_the_authentication_of_the_server() -> None:
-    async def nobody(_headers: Mapping[str, str]) -> None:
+    async def reject_all(_headers: Mapping[str, str]) -> None:
         return None
 
-    async with served(asgi_app(shop(Metrics(path="/internal/metrics"), authenticate=nobody))) as peer:
+    async with served(asgi_app(shop(Metrics(path="/internal/metrics"), authenticate=reject_all))) as peer:
         assert (await scrape(peer, path="/internal/metrics")).status == 200
 
 

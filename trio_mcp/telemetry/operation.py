@@ -202,7 +202,7 @@ class Operation:
             self.attributes[ERROR_TYPE] = type(error).__qualname__
 
     def unanswered(self, expected: type[Exception]) -> None:
-        """Note that there is no result, and why if nothing has said so yet."""
+        """Note that there is no result; the reason is this exception, unless one was noted before."""
         if ERROR_TYPE not in self.attributes and "trio_mcp.cancelled" not in self.details:
             self.attributes[ERROR_TYPE] = expected.__qualname__
 

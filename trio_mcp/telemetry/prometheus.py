@@ -76,7 +76,7 @@ def family_of(name: str) -> GaugeMetricFamily | CounterMetricFamily:
 
 
 class _Merged(Collector):
-    """The families of several processes, each sample with the name of its own."""
+    """The families of several processes, each sample with the name of its process."""
 
     def __init__(self, pages: Mapping[str, bytes]) -> None:
         self._families: dict[str, Metric] = {}

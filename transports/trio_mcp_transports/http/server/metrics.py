@@ -1,7 +1,7 @@
 """`/metrics`: who may read it, and one page for all workers.
 
-A worker that is scraped asks the others: each listens on a socket in the folder that they share, and sends its metrics to whoever
-connects, which is a process of the same user. One that does not answer in time is left out.
+A worker that is scraped asks the others: each listens on a socket in the folder that they share, and sends its metrics to every
+process of the same user that connects. One that does not answer in time is left out.
 """
 
 from __future__ import annotations
