@@ -713,6 +713,16 @@ def test_no_kind_of_value_stands_for_another() -> None:
             assert box.open(type(value), broken) is None
 
 
+def test_the_kind_of_a_value_is_authenticated_also_where_another_kind_has_the_same_members() -> None:
+    class Other(Code):
+        pass
+
+    box = Box(KEYS, RESOURCE)
+    sealed = box.seal(Code(scopes=("a",), binding="b", code="c", verifier="v"))
+    assert box.open(Code, sealed) is not None
+    assert box.open(Other, sealed) is None
+
+
 async def test_a_sealed_value_is_no_token(world: World, program: Program) -> None:
     tokens = await program.tokens()
     for value in (

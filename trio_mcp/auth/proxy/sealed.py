@@ -28,8 +28,6 @@ from ...protocol.sealing.at_rest import Unsealable, Vault
 from ...protocol.sealing.request_state import KeyRing, from_base64url, to_base64url
 from ...types import JsonValue
 
-MAX_SEALED: Final = 16 * 1024
-"""Characters of a sealed value."""
 _PURPOSE: Final = "trio_mcp oauth proxy v1"
 
 
@@ -160,7 +158,7 @@ class Box:
 
     def open(self, kind: type[V], text: str | None) -> V | None:
         """Return a value; None for a text that is none of this kind, was changed, or has expired."""
-        sealed = from_base64url(text) if text and len(text) <= MAX_SEALED else None
+        sealed = from_base64url(text) if text else None
         if sealed is None:
             return None
         try:
