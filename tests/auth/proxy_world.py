@@ -41,6 +41,7 @@ class StandIn:
         issues_refresh: whether it issues refresh tokens.
         token_reply: what the token endpoint answers, in place of its answer.
         user_reply: what it answers when it is asked about a user.
+        revoke_status: of the answer to a revocation.
         down: whether it cannot be reached.
         seen: the requests, with their forms and headers.
     """
@@ -55,6 +56,7 @@ class StandIn:
         self.issues_refresh = True
         self.token_reply: Reply | None = None
         self.user_reply: Reply | None = None
+        self.revoke_status = 200
         self.down = False
         self.documents: dict[str, Any] = {}
         self.seen: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = []
@@ -90,7 +92,7 @@ class StandIn:
         if url == self.provider.revoke_url:
             assert form is not None
             self.refreshable.discard(form["token"])
-            return Reply(200)
+            return Reply(self.revoke_status)
         return answer(self.documents[url]) if url in self.documents else Reply(404)
 
     def _new(self, kind: str) -> str:

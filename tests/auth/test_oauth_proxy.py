@@ -752,6 +752,9 @@ async def test_a_refresh_token_is_revoked_at_the_provider(monkeypatch: pytest.Mo
     assert failure(await world.post("revoke", {"token": "x"})) == (401, "invalid_client")
     assert (await world.post("revoke", {**form, "client_id": program.client_id})).status == 200
     assert failure(await program.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+    for status, answered in ((400, 200), (500, 503), (403, 503)):
+        world.stand_in.revoke_status = status
+        assert (await world.post("revoke", {**form, "client_id": program.client_id})).status == answered
     world.stand_in.down = True
     response = await world.post("revoke", {**form, "client_id": program.client_id})
     assert failure(response) == (503, "temporarily_unavailable")
