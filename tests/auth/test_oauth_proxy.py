@@ -812,6 +812,12 @@ def query_of_text(url: str) -> dict[str, str]:
     return {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
 
 
+async def test_a_name_cannot_change_the_direction_of_the_page_or_break_its_lines(world: World) -> None:
+    text = text_of(await (await Program.registered(world, client_name="a\u202eb\u2066c\r\n\x00d\x1b[31m")).authorize())
+    (name,) = re.findall(r"<bdi>(.*?)</bdi>", text)
+    assert not set("\u202e\u2066\r\n\x00\x1b") & set(name)
+
+
 async def test_a_page_can_neither_run_scripts_nor_be_framed_nor_post_elsewhere(program: Program) -> None:
     page = await program.authorize()
     pages = (page, await program.world.consent(page), await program.authorize(client_id="x"))
