@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +28,7 @@ from trio_mcp.session.options import WORKPLACE, Workplace
 from trio_mcp_transports.asgi.requests import AuthorizedRequest, Body, Request
 from trio_mcp_transports.asgi.responses import BrokenOff, KnownResponse, Response
 from trio_mcp_transports.http import McpApp, asgi_app
-from trio_mcp_transports.http.link.elsewhere import Front, socket_path
+from trio_mcp_transports.http.link.elsewhere import Front, open_links, socket_path
 from trio_mcp_transports.http.link.forwarded import Forwarded
 from trio_mcp_transports.http.link.frames import (
     CHUNK,
@@ -366,6 +368,19 @@ async def test_an_owner_that_finishes_names_the_last_request_that_it_has_read_an
         assert await frames_of(stream, Kind.LAST) == [Frame(Kind.LAST, 1, b"")]
         await trio.testing.wait_all_tasks_blocked()
         assert here.served == 1
+
+
+async def test_a_front_that_was_not_accepted_before_the_end_learns_that_nothing_was_read(folder: Path) -> None:
+    service: Any = SimpleNamespace(calls=SimpleNamespace(node="n"), on_given_up=[])
+    here = Here()
+    with trio.fail_after(5), socket.socket(socket.AF_UNIX) as front:
+        async with open_links(Workplace(folder, announces=False), service, CrashingStore(Disk()), BODY, here):
+            # In the last step of the block: nothing accepts it before the end has begun.
+            front.connect(str(socket_path(folder, "n")))
+            front.sendall(encode(Kind.REQUEST, 1, encoded_request(request(body=b"1"), "n", begins=True)))
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(front))
+        assert await frames_of(stream, Kind.LAST) == [Frame(Kind.LAST, 0, b"")]
+    assert here.served == 0
 
 
 async def test_what_a_process_that_is_leaving_refuses_is_left_to_another() -> None:

@@ -43,7 +43,7 @@ from ..sessions.stored import SESSION_KIND, SessionHeld, session_key
 from .forwarded import Forwarded
 from .frames import LIMITS_OF_OWNER, MAX_HEAD, Frame, Kind, LinkBroken
 from .link import Link, is_own_user, run_logged
-from .owner import Owner, ServedHere, accept_links
+from .owner import Owners, ServedHere
 from .places import Places
 from .requests import encoded_request
 
@@ -361,16 +361,13 @@ async def open_links(
 
         service.on_given_up.append(move)
         async with trio.open_nursery() as nursery:
-            owners: set[Owner] = set()
-            nursery.start_soon(accept_links, sock, max_body, here, owners, nursery)
+            owners = Owners(max_body, here, nursery)
+            nursery.start_soon(owners.accept, sock)
             try:
                 yield Elsewhere(service, store, workplace, max_body, here, nursery)
             finally:
                 # Who finds no socket knows that this process has left.
                 path.unlink(missing_ok=True)
-                for owner in owners:
-                    owner.refuse_further()
                 with trio.move_on_after(FLUSH_SECONDS, shield=True):
-                    for owner in [*owners]:
-                        await owner.finish()  # noqa: ASYNC102  it has a shield and a time limit
+                    await owners.finish()  # noqa: ASYNC102  it has a shield and a time limit
                 nursery.cancel_scope.cancel()

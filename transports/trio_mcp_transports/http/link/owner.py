@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 import trio
 
@@ -18,6 +19,9 @@ from .link import Link, is_own_user, run_logged
 from .requests import decoded_request, encoded_head, encoded_whole
 
 logger = peer_logger("trio_mcp.link")
+
+LAST_ACCEPT_SECONDS: Final = 0.05
+"""For how long links that wait to be accepted still are: each has sent a request, perhaps, and learns that it was not read."""
 
 
 class ServedHere(Protocol):
@@ -205,22 +209,46 @@ class Serving(Sending):
         self._link.post(Kind.DATA, self.number, part)
 
 
-async def accept_links(
-    sock: trio.socket.SocketType, max_body: int, here: ServedHere, owners: set[Owner], nursery: trio.Nursery
-) -> None:
-    """Accept links until cancelled."""
+@dataclass(slots=True, eq=False)
+class Owners:
+    """The links from all fronts, at this end.
 
-    async def run(owner: Owner) -> None:
-        owners.add(owner)
+    Args:
+        max_body: most bytes of the body of a request.
+        nursery: runs the links, and serves their requests.
+    """
+
+    _max_body: int
+    _here: ServedHere
+    _nursery: trio.Nursery
+    _open: set[Owner] = field(default_factory=set[Owner], init=False)
+    _is_finishing: bool = field(default=False, init=False)
+
+    async def accept(self, sock: trio.socket.SocketType) -> None:
+        """Accept links until cancelled."""
+        while True:
+            accepted, _ = await sock.accept()
+            if not is_own_user(accepted):
+                logger.warning("a link of another user was closed")
+                accepted.close()
+                continue
+            owner = Owner(trio.SocketStream(accepted), self._max_body, self._here, self._nursery)
+            if self._is_finishing:
+                owner.refuse_further()
+            self._nursery.start_soon(self._run, owner)
+
+    async def finish(self) -> None:
+        """Read no further request, also of links that wait to be accepted, and wait until all responses are written."""
+        self._is_finishing = True
+        for owner in self._open:
+            owner.refuse_further()
+        await trio.sleep(LAST_ACCEPT_SECONDS)
+        for owner in [*self._open]:
+            await owner.finish()
+
+    async def _run(self, owner: Owner) -> None:
+        self._open.add(owner)
         try:
             await run_logged(owner.link)
         finally:
-            owners.discard(owner)
-
-    while True:
-        accepted, _ = await sock.accept()
-        if is_own_user(accepted):
-            nursery.start_soon(run, Owner(trio.SocketStream(accepted), max_body, here, nursery))
-        else:
-            logger.warning("a link of another user was closed")
-            accepted.close()
+            self._open.discard(owner)
