@@ -494,9 +494,13 @@ class Life:
 
 @asynccontextmanager
 async def two(
-    folder: Path, authenticate: Any = None, life: Life | None = None, memory: MemoryBudget | None = None
+    folder: Path,
+    authenticate: Any = None,
+    life: Life | None = None,
+    memory: MemoryBudget | None = None,
+    elsewhere: Path | None = None,
 ) -> AsyncIterator[tuple[AsgiPeer, AsgiPeer]]:
-    """Two workers that share a store."""
+    """Two workers that share a store. The second one is on another machine if its folder is `elsewhere`."""
     life = life or Life()
     disk, keys = Disk(), KeyRing.random()
 
@@ -535,7 +539,9 @@ async def two(
     token = WORKPLACE.set(Workplace(folder, announces=False))
     try:
         async with AsyncExitStack() as stack:
-            first, second = [await stack.enter_async_context(served(process())) for _ in range(2)]
+            first = await stack.enter_async_context(served(process()))
+            WORKPLACE.set(Workplace(elsewhere or folder, announces=False))
+            second = await stack.enter_async_context(served(process()))
             yield first, second
     finally:
         WORKPLACE.reset(token)
@@ -795,3 +801,13 @@ async def test_a_request_whose_owner_ends_before_it_accepts_is_sent_again_only_i
             assert len(dying.kinds) > 2
             assert {*dying.kinds} == {Kind.REQUEST}
         nursery.cancel_scope.cancel()
+
+
+async def test_what_a_process_of_another_machine_has_is_a_503_at_once(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async with two(folder, elsewhere=tmp_path_factory.mktemp("e")) as (first, second):
+        asked, headers = await parked(first, "order"), await first.open_session()
+        for body, head in (leg(asked), (legacy_call("order"), headers)):
+            refused = await second.post(body, head)
+            assert (refused.status, refused.headers["retry-after"]) == (503, "1")

@@ -3,7 +3,8 @@
     the front has authenticated, checked and parsed a request; it names
         a session or a call of this process, or none          serves it here
         one of a process that answers on its link             passes it on
-        one of a process whose socket is gone                 serves it here, which claims what it is about
+        one of a process whose socket is gone                 serves it here, which claims what it is about when that has ended
+        one of a process of another machine                   serves it here, which is refused while that lives
     the owner
         accepts it                                            the response is what the owner sends
         says that it does not have it                         looks again
@@ -67,6 +68,11 @@ LOOKS: Final = 4
 def socket_path(folder: Path, node: str) -> Path:
     """Return where a process listens for links: a short name, since the path of a socket may have 107 bytes."""
     return folder / f"l{hashlib.sha256(node.encode()).hexdigest()[:12]}"
+
+
+def mark_of(socket: Path) -> Path:
+    """Return the file that shows that a process listens here, or has listened: one of another machine has none."""
+    return socket.with_suffix(".mark")
 
 
 @dataclass(slots=True, eq=False)
@@ -193,9 +199,9 @@ class Elsewhere:
                 return carried
             try:
                 return await here()
-            except SessionHeld:
+            except SessionHeld as held:
                 # Another process was faster: by now, or soon, its name is in the record.
-                if trio.current_time() > until:
+                if trio.current_time() > until or (held.node is not None and not self._is_near(held.node)):
                     raise
                 await trio.sleep(LOOK_SECONDS)
 
@@ -262,7 +268,8 @@ class Elsewhere:
                 break
             front = await self._front(node)
             if front is None:
-                await self._wait_gone(node)
+                if self._is_near(node):
+                    await self._wait_gone(node)
                 break
             data = encoded_request(incoming, self._service.calls.node, begins=begins)
             if len(data) > MAX_HEAD + self._max_body:
@@ -282,6 +289,10 @@ class Elsewhere:
         # Its record names the next owner, or is to be claimed.
         self._places.forget_session(key)
         return None
+
+    def _is_near(self, node: str) -> bool:
+        """Return whether a process is, or was, one of this machine."""
+        return mark_of(socket_path(self._workplace.folder, node)).exists()
 
     async def _wait_gone(self, node: str) -> None:
         """Wait until a process that has closed its links has ended, so that what it had can be claimed."""
@@ -352,12 +363,14 @@ async def open_links(
     with trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM) as sock:
         await sock.bind(str(path))
         path.chmod(0o600)
+        mark_of(path).touch(0o600)
         sock.listen(128)
 
         def move() -> None:
             # Who still looks for the name before finds no socket.
             nonlocal path
             path = path.rename(socket_path(workplace.folder, service.calls.node))
+            mark_of(path).touch(0o600)
 
         service.on_given_up.append(move)
         async with trio.open_nursery() as nursery:

@@ -121,7 +121,13 @@ class LeftSession:
 
 
 class SessionHeld(HttpRejection):
-    """A request names a session that another process has, or is taking over."""
+    """A request names a session that another process has, or is taking over.
+
+    Attributes:
+        node: the process that has it; None if it is being taken over.
+    """
+
+    node: str | None = None
 
 
 class SessionHome:
@@ -321,8 +327,10 @@ class SessionHome:
         left = decoded_record(StoredSession, record.value)
         if left.principal != principal:
             return None
-        if key in self._giving_back or (left.node != self.service.calls.node and await self.store.is_alive(left.node)):
+        if key in self._giving_back:
             raise self.busy()
+        if left.node != self.service.calls.node and await self.store.is_alive(left.node):
+            raise self.busy(left.node)
         place = SessionPlace(key, principal, left.epoch + 1, record.version, standalone=left.standalone)
         place.continued += left.continued
         first = place.epoch * EPOCH_IDS + 1
@@ -379,10 +387,12 @@ class SessionHome:
             return None
         return LeftCall(record.key, call, await left_run(self.store, record.key, self._records))
 
-    def busy(self) -> SessionHeld:
-        """Return the rejection of a request for a session that cannot be had now."""
+    def busy(self, node: str | None = None) -> SessionHeld:
+        """Return the rejection of a request for a session that cannot be had now. Args: see `SessionHeld`."""
         text = "This session is held by another process of the server. Try again in a moment."
-        return SessionHeld(503, text, code=SERVER_BUSY)
+        held = SessionHeld(503, text, code=SERVER_BUSY)
+        held.node = node
+        return held
 
 
 @dataclass(frozen=True, slots=True)
