@@ -61,6 +61,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
             completely draws from it, if that may be large. None counts nothing.
         raised: takes the exceptions of the server's functions, for a client at the other end that raises them; None without one.
         network: how the peer is connected, in the attributes of OpenTelemetry.
+        is_busy: set by the session while it serves the channel; returns whether a request of the peer has no reply yet.
     """
 
     on_stop: Callable[[], None] | None = None
@@ -72,6 +73,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     account: Account | None = None
     raised: RaisedErrors | None = None
     network: Mapping[str, str | int] = NO_NETWORK
+    is_busy: Callable[[], bool] = staticmethod(lambda: False)
 
     async def send_many(self, values: Sequence[Envelope[Sent]]) -> None:
         """Send several envelopes in order; override it where they can share one write. Raises what `send` raises.

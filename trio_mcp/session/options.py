@@ -125,16 +125,32 @@ def characters(block: Block) -> int:
             return TOKENS_PER_MEDIUM * CHARACTERS_PER_TOKEN
 
 
+class HandOver(NamedTuple):
+    """The end of a worker whose calls go on for a while, while another one serves everything else.
+
+    Attributes:
+        seconds: that the calls have.
+        is_due: returns whether another process serves.
+        on_begun: called when nothing new comes to this process any more.
+    """
+
+    seconds: float
+    is_due: Callable[[], bool]
+    on_begun: Callable[[], None]
+
+
 class Workplace(NamedTuple):
     """What a process that is one of several workers shares with the others.
 
     Attributes:
         folder: a private folder, which goes with the parent of the workers.
         announces: it says where the server is; the others do not.
+        hand_over: how it ends when another process serves in its place; None if it ends as always.
     """
 
     folder: Path
     announces: bool
+    hand_over: HandOver | None = None
 
     @property
     def store(self) -> str:

@@ -43,6 +43,7 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
     over = trio.CancelScope()
     channel.on_stop, channel.account = reading.cancel, outbox.account
     channel.stop_reading = session.on_over = over.cancel
+    channel.is_busy = lambda: session.busy
     async with channel, trio.open_nursery() as nursery:
         nursery.start_soon(_write_then_stop, service, channel, outbox, nursery.cancel_scope)
         try:
@@ -63,6 +64,7 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
                 await session.requests.wait_none_left()
             outbox.close()
             channel.account = None
+            del channel.is_busy
             nursery.cancel_scope.deadline = trio.current_time() + CLEAN_UP
 
 

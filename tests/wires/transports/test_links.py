@@ -293,6 +293,7 @@ class Here:
     """
 
     is_leaving = False
+    passes_on = True
     status = 200
 
     def __init__(self) -> None:

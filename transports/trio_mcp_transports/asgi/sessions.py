@@ -106,6 +106,10 @@ class SessionTable(Generic[S]):
             raise self.session_over()
         return entry
 
+    def at_rest(self) -> list[S]:
+        """Return the sessions of which no request runs."""
+        return [entry for entry in self._sessions.values() if not entry.session.busy]
+
     def session_over(self) -> HttpRejection:
         """Return the rejection of a request that names a session which is unknown, or has just ended."""
         return HttpRejection(404, f"This session is unknown or has ended: {self._advice}")

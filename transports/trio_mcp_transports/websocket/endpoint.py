@@ -78,6 +78,12 @@ class WebSockets:
             if self._all_closed is not None and not self._open:
                 self._all_closed.set()
 
+    def close_idle(self) -> None:
+        """Close those with 1001 on which no request waits for its reply."""
+        for channel in list(self._open):
+            if not channel.is_busy():
+                channel.end(CLOSE_GOING_AWAY)
+
     async def close(self) -> None:
         """Close each of them with 1001 when what was said to it has been written, and wait for that."""
         # A copy, since each removes itself when it ends.

@@ -194,7 +194,7 @@ class Elsewhere:
     ) -> Response:
         until = trio.current_time() + CLAIM_SECONDS
         while True:
-            carried = await carry()
+            carried = await carry() if self._here.passes_on else None
             if carried is not None:
                 return carried
             try:
@@ -284,8 +284,7 @@ class Elsewhere:
                 return response.take_known() or response
             self._places.forget_session(key)
             if response.is_leaving:
-                with trio.move_on_after(LEAVE_SECONDS):
-                    await front.ended.wait()
+                await self._wait_left(find, node, front, key)
         # Its record names the next owner, or is to be claimed.
         self._places.forget_session(key)
         return None
@@ -293,6 +292,15 @@ class Elsewhere:
     def _is_near(self, node: str) -> bool:
         """Return whether a process is, or was, one of this machine."""
         return mark_of(socket_path(self._workplace.folder, node)).exists()
+
+    async def _wait_left(self, find: Callable[[], Awaitable[str | None]], node: str, front: Front, key: str) -> None:
+        """Wait until a process that is leaving has ended, or has released what a request is about."""
+        with trio.move_on_after(LEAVE_SECONDS):
+            while not front.ended.is_set():
+                await trio.sleep(LOOK_SECONDS)
+                self._places.forget_session(key)
+                if await find() != node:
+                    return
 
     async def _wait_gone(self, node: str) -> None:
         """Wait until a process that has closed its links has ended, so that what it had can be claimed."""

@@ -32,6 +32,11 @@ class ServedHere(Protocol):
         """Whether it takes nothing new."""
         ...
 
+    @property
+    def passes_on(self) -> bool:
+        """Whether other processes get what is theirs from this one."""
+        ...
+
     def has_session(self, session_id: str) -> bool:
         """Return whether a session is in this process."""
         ...

@@ -7,7 +7,7 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Sized
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,7 @@ from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import CancelReason
 from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Service, SharedServer, make_session
 from trio_mcp.session.event_loop import move_to_trio, works_on_asyncio
-from trio_mcp.session.options import WORKPLACE
+from trio_mcp.session.options import WORKPLACE, HandOver
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
@@ -66,6 +66,10 @@ class AppState:
     legacy: LegacyEndpoint
     websockets: WebSockets
     sse: SseEndpoint
+
+
+HAND_OVER_LOOK: Final = 0.05
+"""How often is looked which sessions can be handed over."""
 
 
 Route: TypeAlias = Callable[[AppState, AuthorizedRequest], Awaitable[Response]]
@@ -141,6 +145,31 @@ class McpApp(ServedApp):
         taken = self._routes.keys() | {route.whole_path for route in options.routes}
         twins = {other_spelling(path): verbs for path, verbs in self._routes.items()}
         self._routes |= {path: verbs for path, verbs in twins.items() if path not in taken}
+
+    async def hand_over(self, terms: HandOver, connections: Sized) -> None:
+        """Let the calls end, also those that wait for an answer, while another process serves everything else.
+
+        Legacy sessions go over to that process as soon as none of their requests runs; streams of changes, and connections that
+        are sessions, end then, and their clients connect again.
+
+        Args:
+            connections: those that are open; none is accepted any more. What was sent on them is still served.
+        """
+        self._draining = True
+        running = self._running
+        if running is None:
+            return
+        running.service.subscriptions.close()
+        with trio.move_on_after(terms.seconds):
+            # Idle connections are closed meanwhile.
+            await trio.sleep(HAND_OVER_LOOK)
+            terms.on_begun()
+            while connections or running.service.supervisor.actors or running.legacy.sessions.can_hand_over:
+                await running.legacy.sessions.hand_over()
+                running.websockets.close_idle()
+                for entry in running.sse.sessions.at_rest():
+                    entry.close_streams()
+                await trio.sleep(HAND_OVER_LOOK)
 
     @works_on_asyncio
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
@@ -432,6 +461,11 @@ class McpApp(ServedApp):
     @property
     def is_leaving(self) -> bool:
         return self._draining
+
+    @property
+    def passes_on(self) -> bool:
+        # The successor may authenticate in another way, and believes what this process says of a caller.
+        return not self._draining or self.authentication is None
 
     def has_session(self, session_id: str) -> bool:
         return self._running is not None and self._running.legacy.sessions.knows(session_id)

@@ -21,8 +21,10 @@ from trio_mcp.errors import ConfigurationError
 from trio_mcp.http import Tls
 from trio_mcp.http.options import LOOPBACK
 from trio_mcp.session import SharedServer
+from trio_mcp.session.options import WORKPLACE
 
 from ...hypercorn.config import GuardedConfig, guarded_config
+from ...hypercorn.connections import Connections, connections_of
 from ...hypercorn.serve import serve_asgi
 from ...systemd import UNIX_HOST, activated_sockets, host_of
 from .app import McpApp
@@ -134,18 +136,21 @@ async def serve_http(
     opened = address_beyond_loopback(host, sockets)
     if opened is not None:
         check_reachable(opened, app)
+    workplace = WORKPLACE.get()
+    hand_over = 0.0 if workplace is None or workplace.hand_over is None else workplace.hand_over.seconds
     calls, clean_up = drain * CALL_SHARE_OF_DRAIN, drain * CLEAN_UP_SHARE_OF_DRAIN
+    config = config_for(app)
     with failures_of(app):
         await serve_asgi(
             app,
             host=host,
             port=port,
             sockets=sockets,
-            drain=calls + clean_up,
-            on_drain=partial(drain_app, app, calls, clean_up),
+            drain=hand_over + calls + clean_up,
+            on_drain=partial(drain_app, app, calls, clean_up, connections_of(config)),
             lifespan_seconds=sum(each.server.lifespan_seconds for each in app.apps.values()),
             signals=signals,
-            config=config_for(app),
+            config=config,
             task_status=Announcement(app, scheme, task_status, announce=announce, opened=opened),
         )
 
@@ -167,9 +172,14 @@ def failures_of(app: McpApp | McpApps) -> Generator[None]:
         raise app.failure
 
 
-async def drain_app(app: McpApp | McpApps, seconds: float, clean_up: float) -> None:
-    """Drain an application, and tell systemd."""
+async def drain_app(app: McpApp | McpApps, seconds: float, clean_up: float, connections: Connections) -> None:
+    """Drain an application, and tell systemd. A process that was replaced lets its calls end before."""
     notify("STOPPING=1")
+    workplace = WORKPLACE.get()
+    hand_over = None if workplace is None else workplace.hand_over
+    if hand_over is not None and hand_over.is_due():
+        for each in app.apps.values():
+            await each.hand_over(hand_over, connections)
     await app.drain(seconds, clean_up)
 
 

@@ -32,6 +32,10 @@ LOOK_SECONDS: Final = 2.0
 LAPSE_SECONDS: Final = 15.0
 """For how long they may do so after it was not seen to live: longer than a claim may take that has begun before."""
 
+FLUSH_SECONDS: Final = 1.0
+"""For how long the last events of a session that is released are written."""
+FLUSH_LOOK: Final = 0.01
+
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs something in a task that belongs to the application."""
 
@@ -93,6 +97,14 @@ class LegacySession(OpenSession):
         return self.used <= 1 and self.idle
 
     @property
+    def is_at_rest(self) -> bool:
+        """No request runs, and every answer was sent or logged."""
+        streams = self.streams
+        return not self.session.busy and all(
+            each.done for each in streams.active.values() if each is not streams.standalone
+        )
+
+    @property
     def idle(self) -> bool:
         """No request runs and no stream is open."""
         return not self.session.busy and self.streams.idle
@@ -128,6 +140,32 @@ class LegacySessions(SessionTable[LegacySession]):
         for entry in list(self._sessions.values()):
             if entry.place is not None:
                 self.leave(entry)
+
+    @property
+    def can_hand_over(self) -> bool:
+        """Whether there are sessions that another process can take over."""
+        return any(entry.place is not None for entry in self._sessions.values())
+
+    async def hand_over(self) -> None:
+        """Leave the stored sessions of which no request runs to the process that serves in place of this one."""
+        for entry in list(self._sessions.values()):
+            if entry.is_at_rest:
+                await self._release(entry)
+
+    async def _release(self, entry: LegacySession) -> None:
+        place, home, standalone = entry.place, self._home, entry.streams.standalone
+        if place is None or home is None:
+            return
+        entry.close_streams()
+        with trio.move_on_after(FLUSH_SECONDS):
+            # What was said to it is in the log before another process reads that.
+            while standalone is not None and standalone.consumer is not None and not standalone.done:  # noqa: ASYNC110
+                await trio.sleep(FLUSH_LOOK)
+        # A request may have come meanwhile: it is tried again.
+        if not entry.ended and entry.is_at_rest:
+            snapshot = entry.session.snapshot()
+            self.leave(entry)
+            await home.release(place, snapshot)
 
     def make_room(self, account: Account) -> None:
         """Make room for one more session, which will draw from this account.

@@ -8,6 +8,7 @@
 #     the process ends                       stays
 #     a request names it in another process  if its node is dead: put again with the new node, in the next epoch; else 503
 #     it cannot be restored there            put again without a node; until that is done, requests get 503 there
+#     it is released: see `hand_over`        put again without a node
 #     DELETE, or nothing for too long        removed
 #
 # Each put names the version that it replaces. So of two processes that claim a session one has it, and one that is thought dead
@@ -40,6 +41,7 @@ from trio_mcp.session.kept_requests import LeftCall, removal
 from trio_mcp.session.recovery.session_record import (
     CallRecord,
     ContinuedStream,
+    SessionSnapshot,
     StoredSession,
     decoded_record,
     encoded_record,
@@ -226,27 +228,43 @@ class SessionHome:
             if not is_done:
                 self.service.calls.settling.begin(remove, place.principal)
 
+    async def release(self, place: SessionPlace, snapshot: SessionSnapshot) -> None:
+        """Let another process take over a session that was left here. If the store fails, it waits for the end of this process.
+
+        Args:
+            snapshot: of the session.
+        """
+        with log_failures(NOT_KEPT, self._records):
+            async with place.lock:
+                await self._write(place, self._stored(place, snapshot).model_copy(update={"node": ""}))
+
+    def _stored(self, place: SessionPlace, snapshot: SessionSnapshot) -> StoredSession:
+        return StoredSession(
+            principal=place.principal,
+            node=self.service.calls.node,
+            epoch=place.epoch,
+            standalone=place.standalone,
+            snapshot=snapshot,
+            continued=place.continued,
+        )
+
     async def _put(self, place: SessionPlace, session: ServerSession) -> None:
         async with place.lock:
             changes = session.changes
-            stored = StoredSession(
-                principal=place.principal,
-                node=self.service.calls.node,
-                epoch=place.epoch,
-                standalone=place.standalone,
-                snapshot=session.snapshot(),
-                continued=place.continued,
-            )
             place.may_be_stored = True
-            try:
-                await self.store.write([Put(self._record(place, stored))])
-            except StoreConflict:
-                # A write that was given up may have been made.
-                place.version = await self._version_in_store(place)
-                await self.store.write([Put(self._record(place, stored))])
-            place.version += 1
+            await self._write(place, self._stored(place, session.snapshot()))
             place.saved = changes
             place.touched = trio.current_time()
+
+    async def _write(self, place: SessionPlace, stored: StoredSession) -> None:
+        """Put a record; the place is locked. Raises what the store raises."""
+        try:
+            await self.store.write([Put(self._record(place, stored))])
+        except StoreConflict:
+            # A write that was given up may have been made.
+            place.version = await self._version_in_store(place)
+            await self.store.write([Put(self._record(place, stored))])
+        place.version += 1
 
     async def catch_up(self, place: SessionPlace) -> bool:
         """Take the version of the record from the store; return False if another process has put it. Raises `StoreError`."""
