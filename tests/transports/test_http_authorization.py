@@ -23,7 +23,6 @@ from trio_mcp.auth.challenges import Challenge, parse_challenges
 from trio_mcp.errors import AuthorizationError, AuthorizationErrorKind, ConfigurationError
 from trio_mcp.protocol.revisions import REQUIRED_SCOPES
 from trio_mcp.relay import Backfill, RelayServer
-from trio_mcp.server.replaceable import ReplaceableServer
 from trio_mcp.session import find_transport
 from trio_mcp.testing import TestIssuer
 from trio_mcp_transports.http import HttpLimits, McpApps, asgi_app, serve_http
@@ -539,19 +538,6 @@ async def test_what_is_within_a_server_needs_its_required_scopes_wherever_it_is_
     # What the server itself says is replaced by the call.
     async with asgi_app(library(authenticate=protected()), authenticate=protected(required=[])).serving():
         pass
-
-
-async def test_a_replaceable_server_authenticates_as_its_newest_version_does() -> None:
-    server = ReplaceableServer(library(authenticate=protected()))
-    async with served(asgi_app(server)) as peer:
-        assert challenge_of(await http("POST", "/mcp")(peer, {})).scope == "read"
-        assert await document(peer, PLACE) == RESOURCE
-        await server.replace(library(authenticate=protected(required=["write"])))
-        assert challenge_of(await http("POST", "/mcp")(peer, {})).scope == "write"
-        assert (await http("POST", "/mcp")(peer, GOOD)).status == 403
-        body, headers = modern_call("seen")
-        seen = (await peer.post(body, headers | bearer("write"))).json["result"]["structuredContent"]
-        assert "authorization" not in seen
 
 
 async def test_the_keys_are_fetched_when_the_server_starts() -> None:

@@ -11,7 +11,6 @@ from naming import naming
 
 from trio_mcp import HttpOptions, HttpRequest, HttpResponse, Server
 from trio_mcp.http import HttpRoute
-from trio_mcp.server.replaceable import ReplaceableServer
 from trio_mcp_transports.http import asgi_app
 
 LOCAL = {"host": "localhost"}
@@ -87,18 +86,3 @@ def test_a_path_that_is_taken_is_refused_at_a_mounted_server_too() -> None:
         inner.route("/late")(where)
     assert inner.http is not None
     assert [route.path for route in inner.http.routes] == ["/where"]
-
-
-async def test_a_route_of_a_mounted_server_has_the_state_of_the_newest_code() -> None:
-    def outer_of(name: str) -> Server:
-        outer = Server("outer")
-        outer.mount("in", named(name))
-        return outer
-
-    server = ReplaceableServer(outer_of("old"))
-    async with served(asgi_app(server)) as peer:
-        assert (await ask(peer, "/in/where")).body == b"/in /where the state of old None"
-        await server.replace(outer_of("new"))
-        assert (await ask(peer, "/in/where")).body == b"/in /where the state of new None"
-        await server.replace(Server("outer"))
-        assert (await ask(peer, "/in/where")).status == 404

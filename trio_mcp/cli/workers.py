@@ -165,14 +165,9 @@ class Workers:
         self._status = 0
         # Theirs alone: the other end is closed when this process ends, whatever ends it.
         alive, self._alive = os.pipe()
-        self._passed = [
-            fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, FREE_FD) for each in (*(s.fileno() for s in sockets), alive)
-        ]
+        self._passed = [passed_on(each) for each in (*(s.fileno() for s in sockets), alive)]
         os.close(alive)
-        self._variables = {
-            **{name: value for name, value in os.environ.items() if name not in OWN},
-            "WATCHDOG_USEC": str(int(TURN_SECONDS * 1e6)),
-        }
+        self._variables = {**inherited_variables(), "WATCHDOG_USEC": str(int(TURN_SECONDS * 1e6))}
 
     async def run(self, signals: AsyncIterator[int]) -> int:
         """Serve until a signal comes, and return the exit status: 0, or that of a worker that did not start or not end well."""
@@ -318,6 +313,11 @@ class Workers:
         return True
 
 
+def inherited_variables() -> dict[str, str]:
+    """Return the variables that workers get from their parent."""
+    return {name: value for name, value in os.environ.items() if name not in OWN}
+
+
 def check_many(many: int) -> None:
     """Log a warning for more workers than processors. Raises `CommandError` where there are none."""
     if sys.platform == "win32":
@@ -337,6 +337,11 @@ def serve_with_workers(words: Sequence[str], many: int, host: str, port: int, dr
     check_many(many)
     with worker_folder() as folder:
         return trio.run(serve_in, folder, words, many, host, port, drain)
+
+
+def passed_on(descriptor: int) -> int:
+    """Return a copy of a descriptor, for a program that is started, with a number that it does not use itself."""
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FREE_FD)
 
 
 async def serve_in(folder: Path, words: Sequence[str], many: int, host: str, port: int, drain: float) -> int:

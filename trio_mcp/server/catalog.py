@@ -235,10 +235,6 @@ class Catalog(Generic[T]):
             raise ValueError(self._taken(taken, self.by_key[taken], item))
         self._check_followers(key, item, of_peer=of_peer)
 
-    def remember_filled(self, earlier: Catalog[T]) -> None:
-        """Count as filled once if the catalog that this one replaces was."""
-        self.was_ever_filled = self.was_ever_filled or earlier.was_ever_filled
-
     def announce(self) -> None:
         """Report a change, here and in the catalogs that follow this one."""
         self._on_change()

@@ -209,16 +209,6 @@ class Registry:
                 return reader.mounted(mount)
         return None
 
-    def remember_offered(self, earlier: Registry) -> None:
-        """Declare what another registry declares, also if this one has nothing of it: clients may have read it there."""
-        self.tools.remember_filled(earlier.tools)
-        self.prompts.remember_filled(earlier.prompts)
-        self.resources.remember_filled(earlier.resources)
-        self.templates.remember_filled(earlier.templates)
-        self.completions.remember_filled(earlier.completions)
-        self.runs_tasks = self.runs_tasks or earlier.runs_tasks
-        self.keeps_results = self.keeps_results or earlier.keeps_results
-
     def _is_of_other_prefix(self, name: str, item: MountableItem) -> str | None:
         """Return why an item of a peer cannot have this name: names of another mounted server begin so; None if it can."""
         # So that a server behind the prefix "git" cannot pass its tool "hub_push" off as "push" of one behind "git_hub", and so

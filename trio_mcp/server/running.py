@@ -190,9 +190,6 @@ class RunningServices:
     def __init__(self) -> None:
         self._current: dict[Service, Registry] = {}
         """What each offers: copies of the server may have other registries."""
-        # A dict is an ordered set here.
-        self._former: dict[Service, None] = {}
-        """Those in which another server has taken the place of this one, and calls of this one may still run."""
         self._declaring = threading.Lock()
 
     def __iter__(self) -> Iterator[Service]:
@@ -206,21 +203,8 @@ class RunningServices:
         self._current[service] = registry
 
     def remove(self, service: Service) -> None:
-        """Remove a service that ends, unless another server has taken the place of this one in it."""
+        """Remove a service that ends."""
         self._current.pop(service, None)
-
-    def take_over(self, service: Service, registry: Registry, earlier: RunningServices) -> None:
-        """Add a service of another server, in which this one has taken its place, with what a registry has.
-
-        The other server still announces changes of resources there, until `forget`: its calls may still run.
-        """
-        del earlier._current[service]
-        earlier._former[service] = None
-        self._current[service] = registry
-
-    def forget(self, service: Service) -> None:
-        """Forget a service in which another server has replaced this one."""
-        self._former.pop(service, None)
 
     def announce(self, change: Change) -> None:
         """Announce a change of a list."""
@@ -228,14 +212,13 @@ class RunningServices:
             service.subscriptions.announce(change)
 
     def resource_updated(self, uri: str) -> None:
-        """Announce that a resource has changed, also where another server has taken the place of this one."""
-        for service in [*self._current, *self._former]:
+        """Announce that a resource has changed."""
+        for service in self:
             service.subscriptions.announce(Change("updated", uri))
 
     def complete_elicitation(self, elicitation_id: str) -> bool:
         """Report that a user has finished at the page of a URL elicitation; return whether a service waited for that."""
-        services = (*self._current, *self._former)
-        return any(service.calls.url_elicitations.complete(elicitation_id) for service in services)
+        return any(service.calls.url_elicitations.complete(elicitation_id) for service in self)
 
     def declare(self) -> None:
         """Declare in each service the capabilities of what is registered for it now."""

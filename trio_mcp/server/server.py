@@ -24,7 +24,7 @@ from ..session import (
     ServiceOptions,
     open_service,
 )
-from ..session.calls.services import CallOffers, Usage
+from ..session.calls.services import CallOffers
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.service import Offers
@@ -391,15 +391,13 @@ class Server(Composition, metaclass=AnsweredType):
         states: Mapping[object, object],
         options: ServiceOptions,
         channel: MessageChannel | None,
-        usage: Usage | None = None,
     ) -> AsyncIterator[Service]:
         """Open the service.
 
         Args:
             state, states: of the lifespan, and of those of the mounted servers.
-            usage: counts the calls, if the offers may be replaced.
         """
-        offers = self._offers(options, state, states, usage)
+        offers = self._offers(options, state, states)
         if channel is None:
             server.running.load_for_calls()
         async with open_service(offers, options, channel) as service:
@@ -412,9 +410,7 @@ class Server(Composition, metaclass=AnsweredType):
             finally:
                 self._running.remove(service)
 
-    def _offers(
-        self, options: ServiceOptions, state: object, states: Mapping[object, object], usage: Usage | None = None
-    ) -> Offers:
+    def _offers(self, options: ServiceOptions, state: object, states: Mapping[object, object]) -> Offers:
         """Return what a service needs of this server; see `_open_with`."""
         search = self._searched_tools()
         offers = Offers(
@@ -423,7 +419,6 @@ class Server(Composition, metaclass=AnsweredType):
             self._sampling,
             self._sampling_prefer == "server",
             ServerTools(self._registry.tools, self._threads),
-            usage=usage,
             identity=self.identity,
             capabilities=self._registry.capabilities,
             instructions=self.instructions,
@@ -435,21 +430,6 @@ class Server(Composition, metaclass=AnsweredType):
             followers=followers_of(self._registry, states),
         )
         return replace(offers, mounted=mounted_offers(self._registry, offers, options, states)) if states else offers
-
-    def _take_over(self, service: Service, earlier: Server, offers: Offers) -> None:
-        """Replace the offers of another server in a running service atomically, without notifications."""
-        service.replace_offers(offers)
-        self._running.take_over(service, self._registry, earlier._running)
-        # As when it is opened: another thread may have added something after the capabilities were read.
-        self._declare()
-
-    def _leave(self, service: Service) -> None:
-        """Forget a service that ends."""
-        self._running.remove(service)
-
-    def _forget(self, service: Service) -> None:
-        """Forget a service in which another server has replaced this one."""
-        self._running.forget(service)
 
     def _listed_tools(self) -> list[Model]:
         """Return what the list of tools shows."""
@@ -502,7 +482,7 @@ class Server(Composition, metaclass=AnsweredType):
         # The model of the outer server is one for all, as its options are.
         prefers = outer.prefers_provider if self._sampling is None else self._sampling_prefer == "server"
         provider, tools = self._sampling or outer.provider, ServerTools(self._registry.tools, self._threads)
-        return CallOffers(self._routes(options), state, provider, prefers, tools, usage=outer.usage)
+        return CallOffers(self._routes(options), state, provider, prefers, tools)
 
     async def wait_ready(self, state: object, /) -> None:
         """Return at once: what it offers is known."""

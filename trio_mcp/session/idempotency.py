@@ -222,7 +222,7 @@ class IdempotencyKeys:
                 # Its key is its own until it has cleaned up; then a repeat goes on with it.
                 raise LimitExceeded(STILL_RUNS)
             keyed = self._begin(key, request, as_task=new.as_task)
-            self._services.supervisor.spawn(new.offers.counted(self._claim), self.store, keyed, new, request.facts)
+            self._services.supervisor.spawn(self._claim, self.store, keyed, new, request.facts)
             return
         is_lost = known is not None or self._may_have_run(key, request.facts)
         if is_lost and not new.plan.repeatable:

@@ -54,7 +54,7 @@ def listen_plan(service: Service, facts: RequestFacts, params: SubscriptionsList
                 f"the filter names more than {limit} tasks, which is the limit", code=INVALID_PARAMS
             )
         subscriber.task_ids = task_ids
-    return Plan(partial(run_listen, service, subscriber, signal), facts.method, uses_state=False)
+    return Plan(partial(run_listen, service, subscriber, signal), facts.method)
 
 
 async def run_listen(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -84,7 +84,7 @@ class UnknownMethods(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offers(CallOffers):
-    """All that a server offers. Another version of it may take its place in a running service: `Service.replace_offers`.
+    """All that a server offers.
 
     Attributes:
         routes: serve the requests, by method.
@@ -133,7 +133,7 @@ class Service:
         sessions: legacy sessions that are open.
         turn: what has been done for the clients since every other task of the event loop had a turn.
         records: counts what clients can make the server log, over all connections.
-        watches_messages: whether sessions pass messages to middleware; also while there is none, if there may be some later.
+        watches_messages: whether sessions pass messages to middleware.
         session_type: makes the sessions of a proxy, and takes what `make_session` takes; None for those of a server.
         is_fenced: this process was buried, and has not joined its store again.
         on_given_up: called when it gives up what it has, and again when it has its new name.
@@ -153,7 +153,7 @@ class Service:
         self.options = options
         self.store = store
         self.subscriptions = Subscriptions()
-        self.watches_messages = bool(offers.message_middleware) or offers.usage is not None
+        self.watches_messages = bool(offers.message_middleware)
         self.session_type: Callable[..., object] | None = None
         self.turn = LoopTurn()
         self.is_fenced = False
@@ -181,7 +181,12 @@ class Service:
         if channel is not None:
             self.calls.raised, self.calls.in_process = channel.raised, channel.in_process
             self.calls.one_client = channel.one_client
-        self.replace_offers(offers)
+        self.offers = offers
+        # Here, because a transport asks for it before each request.
+        self.missing_scopes = offers.missing_scopes
+        self.routes: Mapping[str, Route] = {**offers.routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
+        self.subscriptions.followers = tuple(offers.followers)
+        self.declare(offers.capabilities)
 
     def time_store(self, observed: telemetry.Telemetry) -> None:
         """Record how long the store takes; of one in memory nothing is recorded."""
@@ -189,26 +194,6 @@ class Service:
         if isinstance(store, stores.sealed.SealedStore):
             name, attribute = telemetry.meters.STORE, "trio_mcp.store.operation"
             store.on_done = lambda operation, seconds: observed.record(name, seconds, {attribute: operation})
-
-    def replace_offers(self, offers: Offers) -> None:
-        """Serve these offers from now on, in one step; announces nothing.
-
-        Calls that run keep the code, the state and the model that they began with, and so do calls that are parked: an answer
-        finds them as before. A call that begins now, also as a task, uses the new ones.
-        """
-        self.offers = offers
-        # Again, because a transport asks for it before each request.
-        self.missing_scopes = offers.missing_scopes
-        self.routes: Mapping[str, Route] = {**offers.routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
-        self.subscriptions.follow_with(offers.followers)
-        self.declare(offers.capabilities)
-
-    @contextmanager
-    def use_state(self) -> Generator[object]:
-        """Yield the state of the lifespan, which stays open while the block runs; for what a transport runs beside calls."""
-        offers = self.offers
-        with nullcontext() if offers.usage is None else offers.usage.held():
-            yield offers.state
 
     @property
     def idempotency_keys(self) -> IdempotencyKeys:

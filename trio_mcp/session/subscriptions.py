@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import trio
@@ -227,6 +227,7 @@ class Subscriptions:
 
     Attributes:
         forward: called with each change that is announced here, for the other processes; None without any.
+        followers: of the resources that have subscribers; set before there is a subscriber.
     """
 
     def __init__(self) -> None:
@@ -241,7 +242,7 @@ class Subscriptions:
         self._by_task: dict[str, dict[Subscriber, None]] = {}
         self._uris = Quota(SUBSCRIPTIONS)
         self._characters = Quota(SUBSCRIBED_CHARACTERS)
-        self._followers: Sequence[Follower] = ()
+        self.followers: Sequence[Follower] = ()
         self.closed = False
         self._streams = 0
         self._waiting_for_streams = trio.lowlevel.ParkingLot()
@@ -326,17 +327,6 @@ class Subscriptions:
                 if not self._by_task[task_id]:
                     del self._by_task[task_id]
 
-    def follow_with(self, followers: Sequence[Follower]) -> None:
-        """Replace the followers and register all subscriptions with them; ignore refusals."""
-        known = [(subscriber.caller, uri) for uri, found in self._by_uri.items() for subscriber in found]
-        for caller, uri in known:
-            for each in self._followers:
-                each.unwatch(uri, caller)
-        self._followers = tuple(followers)
-        for caller, uri in known:
-            with suppress(LimitExceeded):
-                self._follow(uri, caller)
-
     def close(self) -> None:
         """End all streams of changes, with their results: the server shuts down (M-SUB-3s)."""
         self.closed = True
@@ -372,11 +362,11 @@ class Subscriptions:
         self._characters.check(subscriber.caller, sum(map(len, uris)))
 
     def _follow(self, uri: str, caller: Hashable | None) -> None:
-        for number, each in enumerate(self._followers):
+        for number, each in enumerate(self.followers):
             try:
                 each.watch(uri, caller)
             except LimitExceeded:
-                for earlier in self._followers[:number]:
+                for earlier in self.followers[:number]:
                     earlier.unwatch(uri, caller)
                 raise
 
@@ -393,7 +383,7 @@ class Subscriptions:
         if subscriber not in subscribers:
             return
         del subscribers[subscriber]
-        for each in self._followers:
+        for each in self.followers:
             each.unwatch(uri, subscriber.caller)
         self._uris.give_back(subscriber.caller)
         self._characters.give_back(subscriber.caller, len(uri))

@@ -4,149 +4,31 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import trio
-from command import COMMAND, ENVIRONMENT, SECONDS, refused
+from command import COMMAND, ENVIRONMENT, SECONDS, Person, refused
+from crew import gone
+from developing import APP, MODES, Child, children, on_stdio, over_http, save_under_load, shown, write_project
+from talk import modern_meta
 
 from trio_mcp import Client, accept
-
-APP = """\
-from contextlib import asynccontextmanager
-import sys
-from trio_mcp import Context, Server
-import neighbour
-
-VERSION = "one"
-
-@asynccontextmanager
-async def lifespan(server):
-    print(f"opened {VERSION}", file=sys.stderr)
-    yield VERSION
-    print(f"closed {VERSION}", file=sys.stderr)
-
-server = Server("app", version="1", lifespan=lifespan)
-
-@server.tool
-async def show() -> str:
-    return f"{VERSION} {neighbour.TEXT}"
-
-@server.tool
-async def ask(ctx: Context) -> str:
-    answer = await ctx.elicit("Go on?", bool)
-    return f"{VERSION} {ctx.state} {answer.action}"
-
-@server.prompt
-def greet() -> str:
-    return "Hello."
-
-if __name__ == "__main__":
-    raise AssertionError("the guard was not honoured")
-"""
-MODES = ["legacy", "modern"]
-
-
-class Child:
-    """A running `trio-mcp dev`: what it says on stderr, and its files."""
-
-    def __init__(self, folder: Path, stderr: trio.abc.ReceiveStream) -> None:
-        self.app = folder / "app.py"
-        self._folder = folder
-        self._stderr = stderr
-        self._lines: list[str] = []
-        self._rest = b""
-
-    async def says(self, text: str) -> str:
-        """Wait for a line with this text; lines before it are dropped."""
-        with trio.fail_after(SECONDS):
-            while True:
-                while self._lines:
-                    line = self._lines.pop(0)
-                    if text in line:
-                        return line
-                data = await self._stderr.receive_some()
-                assert data, f"it ended before it said {text!r}"
-                *lines, self._rest = (self._rest + data).split(b"\n")
-                self._lines += [each.decode() for each in lines]
-
-    def write(self, name: str, text: str) -> None:
-        """Save a file as many editors do: a new file takes its place."""
-        new = self._folder / f".{name}.new"
-        new.write_text(text)
-        new.replace(self._folder / name)
-
-    def edit(self, old: str, new: str) -> None:
-        """Save the file in place."""
-        text = self.app.read_text()
-        assert old in text
-        self.app.write_text(text.replace(old, new))
+from trio_mcp.errors import McpError
+from trio_mcp.protocol.http.headers import headers_of
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "app.py").write_text(APP)
-    (tmp_path / "neighbour.py").write_text("TEXT = 'a'\n")
-    return tmp_path
-
-
-Connect = Callable[..., AbstractAsyncContextManager[Client]]
-
-
-@asynccontextmanager
-async def over_http(
-    folder: Path, *options: str, before: Callable[[Child], Awaitable[None]] | None = None
-) -> AsyncIterator[tuple[Child, Connect]]:
-    command = [*COMMAND, "dev", str(folder / "app.py"), "--port", "0", "--drain", "1", *options]
-    process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=folder)
-    assert process.stderr is not None
-    async with process.stderr:
-        child = Child(folder, process.stderr)
-
-        def connect(mode: str, **more: Any) -> AbstractAsyncContextManager[Client]:
-            return Client.connect(url, mode=mode, **more)  # type: ignore[arg-type]
-
-        try:
-            if before is not None:
-                await before(child)
-            url = (await child.says("serves MCP at")).split()[-1]
-            yield child, connect
-            process.send_signal(signal.SIGTERM)
-            with trio.fail_after(SECONDS):
-                assert await process.wait() == 0
-        finally:
-            with trio.CancelScope(shield=True):
-                process.kill()
-                await process.wait()
-
-
-@asynccontextmanager
-async def on_stdio(folder: Path, *options: str) -> AsyncIterator[tuple[Child, Connect]]:
-    read, write = os.pipe()
-    command = [*COMMAND, "dev", str(folder / "app.py"), "--stdio", *options]
-    async with trio.lowlevel.FdStream(read) as stderr:
-        child = Child(folder, stderr)
-
-        @asynccontextmanager
-        async def connect(mode: str, **more: Any) -> AsyncIterator[Client]:
-            async with Client.connect(command, mode=mode, env=ENVIRONMENT, stderr=write, cwd=folder, **more) as client:  # type: ignore[arg-type]
-                os.close(write)
-                yield client
-
-        yield child, connect
+    return write_project(tmp_path)
 
 
 wires = pytest.mark.parametrize("serve", [over_http, on_stdio], ids=["http", "stdio"])
 eras = pytest.mark.parametrize("mode", MODES)
-
-
-async def shown(client: Client) -> str:
-    with trio.fail_after(SECONDS):
-        return (await client.call_tool("show")).text
 
 
 @wires
@@ -171,14 +53,13 @@ async def test_a_client_stays_connected_while_the_code_changes_and_fails_and_rec
         await child.says("reloaded neighbour.py")
         assert await shown(client) == "two d"
         child.edit('version="1"', 'version="2"')
-        assert "version" in await child.says("restart to apply")
+        assert "version" in await child.says("learn of this when they connect again")
         assert client.server_info.version == "1"
 
 
 @wires
-@eras
-async def test_a_call_that_waits_for_its_user_ends_with_its_code_and_lifespan(
-    serve: Any, mode: str, folder: Path
+async def test_a_call_that_waits_for_its_user_ends_with_its_code_and_lifespan_and_others_use_the_new_code(
+    serve: Any, folder: Path
 ) -> None:
     asked, answer = trio.Event(), trio.Event()
     texts: list[str] = []
@@ -191,18 +72,68 @@ async def test_a_call_that_waits_for_its_user_ends_with_its_code_and_lifespan(
     async def ask(client: Client) -> None:
         texts.append((await client.call_tool("ask")).text)
 
-    async with serve(folder) as (child, connect), connect(mode, on_elicit=on_elicit) as client:
+    async with serve(folder) as (child, connect), connect("modern", on_elicit=on_elicit) as client:
         with trio.fail_after(SECONDS):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ask, client)
                 await asked.wait()
                 child.edit('"one"', '"two"')
                 await child.says("opened two")
-                assert "1 call goes on with the old code" in await child.says("reloaded app.py")
+                await child.says("reloaded app.py")
                 assert await shown(client) == "two a"
                 answer.set()
         await child.says("closed one")
         assert texts == ["one one accept"]
+
+
+@wires
+async def test_a_legacy_session_goes_over_to_the_new_code_when_its_calls_have_ended(serve: Any, folder: Path) -> None:
+    asked, answer = trio.Event(), trio.Event()
+    texts: list[str] = []
+
+    async def on_elicit(_question: object) -> object:
+        asked.set()
+        await answer.wait()
+        return accept(value=True)
+
+    async def ask(client: Client) -> None:
+        texts.append((await client.call_tool("ask")).text)
+
+    async with serve(folder) as (child, connect), connect("legacy", on_elicit=on_elicit) as client:
+        with trio.fail_after(SECONDS):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, client)
+                await asked.wait()
+                child.edit('"one"', '"two"')
+                assert "1 call goes on with the old code" in await child.says("reloaded app.py")
+                answer.set()
+        await child.says("closed one")
+        assert await shown(client) == "two a"
+        assert texts == ["one one accept"]
+
+
+async def test_a_call_of_one_legacy_session_holds_up_no_other_session(folder: Path) -> None:
+    asked, answer = trio.Event(), trio.Event()
+
+    async def on_elicit(_question: object) -> object:
+        asked.set()
+        await answer.wait()
+        return accept(value=True)
+
+    async with (
+        over_http(folder) as (child, connect),
+        connect("legacy", on_elicit=on_elicit) as busy,
+        connect("legacy") as client,
+    ):
+        assert await shown(client) == "one a"
+        with trio.fail_after(SECONDS):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(busy.call_tool, "ask")
+                await asked.wait()
+                child.edit('"one"', '"two"')
+                await child.says("reloaded app.py")
+                assert await shown(client) == "two a"
+                answer.set()
 
 
 @wires
@@ -215,6 +146,195 @@ async def test_a_client_is_notified_of_the_list_that_has_changed(serve: Any, mod
                 await child.says("tools changed")
                 assert (await anext(aiter(changes))).kind == "tools"
                 assert [tool.name for tool in await client.list_tools()] == ["reveal", "ask"]
+
+
+BROKEN = {
+    "raises": ("1 / 0\n", "ZeroDivisionError"),
+    "exits": ("raise SystemExit(3)\n", "SystemExit"),
+    "dies": ("import os; os._exit(7)\n", "ended with status 7"),
+    "bytes": ("\0", "null bytes"),
+    "no server": ("del server\n", "no Server"),
+    "lifespan": (
+        "@asynccontextmanager\nasync def fail(_):\n    raise OSError('none')\n    yield\nserver = Server('x', lifespan=fail)\n",
+        "OSError: none",
+    ),
+    "proxy": ("from trio_mcp import proxy\nserver = proxy('http://a.example/mcp')\n", "Proxy"),
+}
+
+
+async def test_what_cannot_be_served_is_shown_and_the_old_code_stays(folder: Path) -> None:
+    async with over_http(folder) as (child, connect), connect("modern") as client:
+        for text, named in BROKEN.values():
+            child.write("app.py", APP + text)
+            await child.says("the old code stays")
+            await child.says(named)
+            assert await shown(client) == "one a"
+        child.write("app.py", APP.replace('"one"', '"two"'))
+        await child.says("reloaded app.py")
+        assert await shown(client) == "two a"
+
+
+async def test_an_import_that_hangs_is_given_up_when_the_file_is_saved_again(folder: Path) -> None:
+    async with over_http(folder) as (child, connect), connect("modern") as client:
+        child.write("neighbour.py", "import sys, time\nprint('hangs', file=sys.stderr)\ntime.sleep(1000)\n")
+        await child.says("hangs")
+        assert await shown(client) == "one a"
+        child.write("neighbour.py", "TEXT = 'b'\n")
+        await child.says("reloaded neighbour.py")
+        assert await shown(client) == "one b"
+
+
+async def test_a_file_that_cannot_be_read_any_more_leaves_the_old_code(folder: Path) -> None:
+    async with over_http(folder) as (child, connect), connect("modern") as client:
+        child.app.unlink()
+        child.app.mkdir()
+        await child.says("the old code stays")
+        assert await shown(client) == "one a"
+        child.app.rmdir()
+        child.write("app.py", APP.replace('"one"', '"two"'))
+        await child.says("reloaded app.py")
+        assert await shown(client) == "two a"
+
+
+async def test_a_server_that_dies_is_started_again(folder: Path) -> None:
+    (folder / "app.py").write_text(
+        APP.replace(
+            "@server.prompt", "@server.tool\nasync def die() -> None:\n    import os; os._exit(9)\n\n@server.prompt"
+        )
+    )
+    async with over_http(folder) as (child, connect):
+        for _ in range(2):
+            async with connect("modern") as client:
+                with pytest.raises(McpError):
+                    await client.call_tool("die")
+            await child.says("ended with status 9: it is started again")
+        async with connect("modern") as client:
+            assert await shown(client) == "one a"
+
+
+GUARDED = """
+from trio_mcp import HttpOptions
+
+async def authenticate(headers):
+    return "ann" if headers.get("authorization") == "Bearer KEY" else None
+
+server = Server("app", version="1", http=HttpOptions(authenticate=authenticate))
+
+@server.tool
+async def show() -> str:
+    return f"{VERSION} guarded"
+"""
+
+
+async def answered(url: str, key: str | None = None) -> int:
+    """The status of a request with this key."""
+    params = {"_meta": modern_meta()}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
+    headers = {"accept": "application/json, text/event-stream", **headers_of("tools/list", params)}
+    async with httpx2.AsyncClient(timeout=SECONDS) as http:
+        given = {} if key is None else {"authorization": f"Bearer {key}"}
+        return (await http.post(url, json=message, headers=headers | given)).status_code
+
+
+async def test_a_file_that_begins_or_changes_to_authenticate_is_never_served_open_and_one_that_ceases_is_not_reloaded(
+    folder: Path,
+) -> None:
+    urls: list[str] = []
+
+    async with over_http(folder, urls=urls) as (child, _):
+        assert await answered(urls[0]) == 200
+        child.write("app.py", APP + GUARDED.replace("KEY", "first"))
+        await child.says("reloaded app.py")
+        assert [await answered(urls[0], key) for key in (None, "wrong", "first")] == [401, 401, 200]
+        child.edit("Bearer first", "Bearer second")
+        await child.says("reloaded app.py")
+        assert [await answered(urls[0], key) for key in (None, "first", "second")] == [401, 401, 200]
+        child.write("app.py", APP)
+        await child.says("the old code stays")
+        assert "not served open" in await child.says("authenticates")
+        assert [await answered(urls[0], key) for key in (None, "second")] == [401, 200]
+
+
+ROUTE = """
+from trio_mcp import HttpResponse
+
+@server.route("/hello")
+async def hello(request):
+    return HttpResponse("hi")
+"""
+
+
+async def test_routes_settings_and_modules_from_elsewhere_are_new_with_the_next_reload(folder: Path) -> None:
+    elsewhere, project = folder / "elsewhere", folder / "project"
+    for each in (elsewhere, project):
+        each.mkdir()
+    (elsewhere / "library.py").write_text("TEXT = 'old'\n")
+    text = APP.replace("import neighbour", "import library as neighbour")
+    (project / "app.py").write_text(text)
+    urls: list[str] = []
+    paths = {"PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{elsewhere}"}
+    async with over_http(project, urls=urls, env=paths) as (child, connect), connect("modern") as client:
+        (elsewhere / "library.py").write_text("TEXT = 'new'\n")
+        assert await shown(client) == "one old"
+        child.write("app.py", text + ROUTE)
+        await child.says("reloaded app.py")
+        assert await shown(client) == "one new"
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            assert (await http.get(urls[0].removesuffix("/mcp") + "/hello")).text == "hi"
+
+
+async def test_a_module_that_a_tool_imports_late_counts_from_then_on(folder: Path) -> None:
+    (folder / "app.py").write_text(
+        APP.replace("import neighbour\n", "").replace("    return f", "    import neighbour\n    return f", 1)
+    )
+    async with over_http(folder) as (child, connect), connect("modern") as client:
+        assert await shown(client) == "one a"
+        child.write("neighbour.py", "TEXT = 'b'\n")
+        await child.says("reloaded neighbour.py")
+        assert await shown(client) == "one b"
+
+
+async def test_two_versions_of_one_moment_are_distinguished_and_no_bytecode_is_written(folder: Path) -> None:
+    async with over_http(folder) as (child, connect), connect("modern") as client:
+        for number in range(3):
+            status = child.app.stat()
+            child.app.write_text(APP.replace('"one"', f'"{number}ne"'))
+            os.utime(child.app, ns=(status.st_atime_ns, status.st_mtime_ns))
+            await child.says("reloaded app.py")
+            assert await shown(client) == f"{number}ne a"
+    assert not (folder / "__pycache__").exists()
+
+
+async def test_what_a_tool_prints_shows_and_a_breakpoint_stops_at_the_terminal(folder: Path) -> None:
+    text = APP.replace("    return f", "    print('from the tool')\n    breakpoint()\n    return f", 1)
+    (folder / "app.py").write_text(text)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with Person("dev", str(folder / "app.py"), "--port", str(port), "--drain", "1") as person:
+        person.sees("serves MCP at")
+        async with Client.connect(f"http://127.0.0.1:{port}/mcp", mode="modern") as client:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(shown, client)
+                for seen in ("from the tool", "(Pdb)"):
+                    await trio.to_thread.run_sync(person.sees, seen)
+                person.enters("continue")
+        person.presses("\x03")
+        assert await trio.to_thread.run_sync(person.waits) == 0
+
+
+async def test_a_host_that_leaves_in_the_middle_of_a_reload_leaves_no_process(folder: Path) -> None:
+    async with on_stdio(folder) as (child, connect):
+        async with connect("legacy") as client:
+            assert await shown(client) == "one a"
+            child.write("neighbour.py", "import sys, time\nprint('hangs', file=sys.stderr)\ntime.sleep(1000)\n")
+            await child.says("hangs")
+            left = children(child.pid)
+        with trio.fail_after(SECONDS):
+            await gone({child.pid, *left})
+
+
+async def test_twenty_saves_under_four_clients_that_call_without_a_pause_fail_no_call(folder: Path) -> None:
+    await save_under_load(folder, 20)
 
 
 async def test_a_file_that_is_deleted_and_made_again_is_reloaded(folder: Path) -> None:

@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
+import select
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from importlib import import_module
+from pathlib import Path
+from socket import socket
+from typing import Final, cast
 
 import click
 import trio
 from click.core import ParameterSource
 
 from ...base.groups import UnwrappedErrors
-from ...server import Server
-from ...server.replaceable import ReplaceableServer
 from ...server.running import run_process
+from ...session.transport import ListeningTransport, find_transport
 from ..arguments import format_option, level_option, target_argument
 from ..command import CommandError, Status, command
-from ..dev.file_watch import Restarts
-from ..dev.first_load import FirstLoad
-from ..dev.project_modules import ProjectModules
-from ..dev.reloading import Reloader
-from ..targets.loading import lifespan_errors, load_python, project_roots
+from ..dev.child import CONTROL, serve_child
+from ..dev.control import Serving
+from ..dev.parent import DevParent
+from ..targets.loading import lifespan_errors
 from ..targets.target import PythonTarget, code_of, read_target
 from ..terminal.output import note, set_up_logging
+from ..worker_folder import worker_folder
+from ..workers import END_SIGNALS
 from .serve import HTTP_OPTIONS, STATUSES, http_errors, serves_http
 
 # Opening the MCP Inspector, a program of the MCP project for browsers, which npx runs: `trio-mcp dev --inspector`.
@@ -123,9 +129,9 @@ examples:
   trio-mcp dev shop.server --stdio
   trio-mcp dev cursor:shop
 
-When the file, or a module of its project that it imports, is saved, it is imported afresh in the running process. Connections and
-sessions stay, calls that run end with their old code, and clients are notified of lists that have changed. If the new code cannot
-be imported, the old code stays, and the error is shown. A file that cannot be loaded at the start is loaded when it is saved.
+When the file, or a module of its project that it imports, is saved, another process loads it, and serves in place of the first.
+Sessions stay, calls that run end with their old code, and clients are notified of lists that have changed. If the new code cannot
+be loaded, the old code stays, and the error is shown. A file that cannot be loaded at the start is loaded when it is saved.
 
 It serves over HTTP and WebSocket, as 'trio-mcp serve' does. With --stdio it is for a host that starts it:
 
@@ -172,24 +178,23 @@ def command_line(
     source = code_of(read_target(target))
     if source is None:
         raise CommandError("dev reloads Python code: name a Python file or module, or use 'trio-mcp serve'")
+    control = CONTROL.get()
+    if control is not None:
+        assert control.begin is not None
+        given = {"access_log": access_log or None, "sse_path": "/sse" if sse else None}
+        return serve_child(control, source, {**http, **given, "announce": control.begin.announces}, debug=debug)
     if stdio:
         check_without_http()
+        session = StdioSession(target, source)
+        with worker_folder() as folder, lifespan_errors(source.source):
+            run_process(partial(session.run, folder))
+        return session.status
     npx = find_npx() if inspector else None
     if inspector and (node := outdated_node()) is not None:
         tell(f"the Inspector needs Node.js 22.19 or newer, and this is {node}: it may not start", "yellow")
-    modules = ProjectModules(project_roots(source.source))
-    options = {} if stdio else {**http, "access_log": access_log or None, "sse_path": "/sse" if sse else None}
-    modules.install()
-    try:
-        reloader = make_reloader(source, target, modules, has_host=stdio, debug=debug)
-        if isinstance(reloader, int):
-            return reloader
-        session = DevSession(reloader, "stdio" if stdio else "http", options, npx, era)
-        with http_errors(), lifespan_errors(source.source):
-            run_process(session.run)
-    finally:
-        modules.uninstall()
-    return 0
+    over_http = DevSession(target, source, http, npx, era)
+    with http_errors(), worker_folder() as folder:
+        return trio.run(over_http.run, folder)
 
 
 def check_without_http() -> None:
@@ -202,76 +207,143 @@ def check_without_http() -> None:
             raise CommandError(f"{parameter.opts[0]} is for a server over HTTP: leave --stdio out")
 
 
-def make_reloader(
-    source: PythonTarget, name: str, modules: ProjectModules, *, has_host: bool, debug: bool
-) -> Reloader | int:
-    """Load a server, and return what serves and reloads it; the status of the command if that was ended before.
+class StdioSession:
+    """Serves a host on stdin and stdout: passes on to a server over HTTP, which only this process reaches, and which is replaced.
 
     Args:
-        name: of the file or module, for the user.
-        modules: load the modules of the project.
-        has_host: stdin leads to a host.
+        target: as the user wrote it.
 
-    Raises:
-        CommandError: there is no such module, or it has a proxy.
+    Attributes:
+        status: the exit status.
     """
-    load = partial(load_python, source, tell_errors=True, loader=modules.loader)
-    restarts = Restarts(modules.extensions)
-    first = FirstLoad(name, source.source, modules, restarts, load, tell, debug)
-    server = first.run(has_host=has_host)
-    if server is None:
-        # As the transport does it.
-        return 128 + first.signal if has_host and first.signal == signal.SIGINT else Status.OK
-    if not isinstance(server, Server):
-        kind = type(server).__name__
-        raise CommandError(f"{name} has a {kind}, which offers what the server behind it does: use 'trio-mcp serve'")
-    return Reloader(name, ReplaceableServer(server), modules, restarts, load, tell, debug=debug)
+
+    def __init__(self, target: str, source: PythonTarget) -> None:
+        self._target = target
+        self._source = source
+        self._serves = trio.Event()
+        self.status = int(Status.OK)
+
+    async def run(self, folder: Path) -> None:
+        """Serve until the host leaves, or a signal comes. Raises what `DevParent.run` raises."""
+        words: Sequence[str] = click.get_current_context().obj
+        # Other users of this machine could connect to the port, and do not know the path.
+        path = f"/{secrets.token_urlsafe(32)}"
+        numbers = [each for each in END_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+        waits = may_hang_up(sys.stdin.fileno())
+        with trio.open_signal_receiver(*numbers) as signals, UnwrappedErrors():
+            sockets = await bind_loopback()
+            url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}{path}"
+            parent = DevParent(
+                *(words, self._target, self._source.source, sockets, folder, STDIO_DRAIN, tell),
+                path=path,
+                waits=waits,
+                on_serving=lambda _serving: self._serves.set(),
+            )
+            for sock in sockets:
+                sock.close()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._pass_on, parent, url, waits)
+                await parent.run(signals)
+                nursery.cancel_scope.cancel()
+        if not self._serves.is_set() and parent.number == signal.SIGINT:
+            # As the transport does it.
+            self.status = 128 + signal.SIGINT
+
+    async def _pass_on(self, parent: DevParent, url: str, watches: bool) -> None:
+        if watches:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stop_with_host, sys.stdin.fileno(), parent)
+                await self._serves.wait()
+                nursery.cancel_scope.cancel()
+        else:
+            await self._serves.wait()
+        try:
+            # The client is loaded only for this.
+            relay = import_module("...relay", __package__)
+            await relay.proxy(url, name=self._target).serve("stdio")
+        except SystemExit as error:
+            # A signal has ended it. Not raised in a nursery, which would wrap it in a group.
+            self.status = error.code if isinstance(error.code, int) else Status.BUG
+        parent.stop()
+
+
+async def bind_loopback() -> Sequence[socket]:
+    """Return a socket that listens on a free port of this machine."""
+    return await cast("ListeningTransport", find_transport("http")).listen("127.0.0.1", 0)
+
+
+STDIO_DRAIN: Final = 5.0
+"""Seconds that calls have at the end of the host; it has left by then."""
+HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+STDIN_SECONDS: Final = 0.5
+"""How often is looked whether the host has left."""
+
+
+def may_hang_up(descriptor: int) -> bool:
+    """Return whether the end of what leads here can be noticed without reading it."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+async def stop_with_host(descriptor: int, parent: DevParent) -> None:
+    """End the command when the other end has been closed. What it has sent stays to be read."""
+    poll = select.poll()
+    poll.register(descriptor, HUNG_UP)
+    while not poll.poll(0):  # noqa: ASYNC110  to wait for it in Trio would return for what it has sent
+        await trio.sleep(STDIN_SECONDS)
+    parent.stop()
 
 
 class DevSession:
-    """Serves a server, reloads it, and runs the Inspector; until the server ends.
+    """Serves a server over HTTP by children that are replaced, and runs the Inspector; until the command ends.
 
     Args:
-        options: of the transport.
+        target: as the user wrote it.
+        http: the options of serving.
         npx: the program that runs the Inspector; None without it.
         era: that the Inspector speaks.
     """
 
     def __init__(
-        self, reloader: Reloader, transport: str, options: Mapping[str, object], npx: str | None, era: str
+        self, target: str, source: PythonTarget, http: Mapping[str, object], npx: str | None, era: str
     ) -> None:
-        self._reloader = reloader
-        self._transport = transport
-        self._options = options
+        self._target = target
+        self._source = source
+        self._http = http
         self._npx = npx
         self._era = era
+        self._serving: Serving | None = None
+        self._serves = trio.Event()
 
-    async def run(self) -> None:
-        """Run all of it. Raises what `ReplaceableServer.serve` raises."""
-        with UnwrappedErrors():
+    async def run(self, folder: Path) -> int:
+        """Run all of it, and return the exit status. Raises what `DevParent.run` raises, and `OSError`."""
+        words: Sequence[str] = click.get_current_context().obj
+        numbers = [each for each in END_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+        host, port, drain = str(self._http["host"]), cast("int", self._http["port"]), cast("float", self._http["drain"])
+        with trio.open_signal_receiver(*numbers) as signals, UnwrappedErrors():
+            sockets = await cast("ListeningTransport", find_transport("http")).listen(host, port)
+            parent = DevParent(
+                words, self._target, self._source.source, sockets, folder, drain, tell, on_serving=self._on_serving
+            )
+            for sock in sockets:
+                sock.close()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._reloader.run)
-                if self._transport == "stdio":
-                    await self._serve()
-                    nursery.cancel_scope.cancel()
-                else:
-                    urls = await nursery.start(self._serve_until_end, nursery.cancel_scope)
-                    if self._npx is not None:
-                        nursery.start_soon(self._inspect, self._npx, urls)
+                if self._npx is not None:
+                    nursery.start_soon(self._inspect, self._npx)
+                status = await parent.run(signals)
+                nursery.cancel_scope.cancel()
+        return status
 
-    async def _serve(self, **more: object) -> None:
-        await self._reloader.server.serve(self._transport, **self._options, **more)
+    def _on_serving(self, serving: Serving) -> None:
+        self._serving = serving
+        self._serves.set()
 
-    async def _serve_until_end(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[list[str]]) -> None:
-        await self._serve(task_status=task_status)
-        # What else runs does so for the server.
-        scope.cancel()
-
-    async def _inspect(self, npx: str, urls: Sequence[str]) -> None:
-        http = self._reloader.server.http
+    async def _inspect(self, npx: str) -> None:
+        await self._serves.wait()
+        assert self._serving is not None
         # A file may switch Streamable HTTP off; then the URLs are those of HTTP+SSE.
-        is_sse = http is not None and http.path is None and "path" not in self._options
-        line = inspector_command(npx, urls[0], self._era, sse=is_sse)
+        is_sse = self._serving.is_sse and "path" not in self._http
+        line = inspector_command(npx, self._serving.urls[0], self._era, sse=is_sse)
         tell(f"opening the Inspector: {shlex.join(line)}", "green")
         status = await run_inspector(line)
         # Ended by its user or by itself; the server goes on for other clients.

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from importlib import import_module
-from importlib.abc import Loader
 from importlib.machinery import PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -122,19 +121,13 @@ def load_server(target: str, *, tell_errors: bool = False) -> Server:
     return load_python(python, tell_errors=tell_errors)
 
 
-def load_python(
-    target: PythonTarget, *, tell_errors: bool = False, loader: Callable[[str, str], Loader] = SourceFileLoader
-) -> Server:
-    """Return the server of a file or module; see `load_server`.
-
-    Args:
-        loader: returns what runs a file, by the name of its module and its path.
-    """
+def load_python(target: PythonTarget, *, tell_errors: bool = False) -> Server:
+    """Return the server of a file or module; see `load_server`."""
     before = LOADS_ONLY.set(True)
     try:
         # stdout may be the connection to the client, which a `print` would break.
         with redirect_stdout(sys.stderr):
-            server = choose(load(target.source, loader), target.source, target.name)
+            server = choose(load(target.source), target.source, target.name)
     except (RunCalled, BaseExceptionGroup) as error:
         # A group is of a file that calls `serve` in a nursery or a task group.
         if not isinstance(call := first_leaf(error), RunCalled):
@@ -174,9 +167,9 @@ def module_name(path: Path) -> str:
     return f"served_{name}" if name in sys.modules else name
 
 
-def load(source: Path | str, loader: Callable[[str, str], Loader] = SourceFileLoader) -> ModuleType:
+def load(source: Path | str) -> ModuleType:
     """Run a file or module and return it. Raises `CommandError` with the line that failed."""
-    return load_file(source, loader) if isinstance(source, Path) else load_module(source)
+    return load_file(source) if isinstance(source, Path) else load_module(source)
 
 
 def put_first(folder: Path) -> None:
@@ -191,10 +184,10 @@ def load_module(name: str) -> ModuleType:
         return import_module(name)
 
 
-def load_file(path: Path, loader: Callable[[str, str], Loader]) -> ModuleType:
+def load_file(path: Path) -> ModuleType:
     put_first(path.resolve().parent)
     name = module_name(path)
-    spec = spec_from_file_location(name, path, loader=loader(name, str(path)))
+    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     # In `sys.modules` before it runs: dataclasses and `get_type_hints` look the module up by its name.

@@ -73,10 +73,6 @@ class Completions:
         """Whether a function was added once, here or at a mounted server; see `Catalog`."""
         return self._was_filled or any(each.was_ever_filled for each in tuple(self.mounted.values()))
 
-    def remember_filled(self, earlier: Completions) -> None:
-        """Count as filled once if other completions were, whose place these take."""
-        self._was_filled = self._was_filled or earlier.was_ever_filled
-
     def add(self, prompt: str | None, resource: str | None, argument: str, completer: Completer) -> None:
         """Add a function for an argument of a prompt, or for a variable of a resource template.
 

@@ -70,7 +70,7 @@ from .failures import (
     timeout_error,
     told_error,
 )
-from .services import CallOffers, CallServices, Usage
+from .services import CallOffers, CallServices
 
 if TYPE_CHECKING:
     from ..raised import RaisedErrors
@@ -137,9 +137,8 @@ class Call(ABC, Generic[OriginT_co]):
             size += facts.known_caller.size
         account = self._open_account(size)
         seconds = min(plan.timeout, options.max_seconds)
-        body, usage = partial(plan.run, self), self.offers.usage if plan.uses_state else None
         actor = self.actor = services.supervisor.start(
-            body if usage is None else partial(run_counted, usage, body),
+            partial(plan.run, self),
             self._on_actor_done,
             principal=facts.principal,
             account=account,
@@ -147,9 +146,6 @@ class Call(ABC, Generic[OriginT_co]):
             label=plan.target,
             journal=journal,
         )
-        if usage is not None:
-            # Now, because a call that was refused never runs.
-            usage.count += 1
         actor.on_quiescent = self.on_quiescent
         if plan.resume is IS_REPLAYED or options.always_replay:
             self.memory = calls.memory.CallMemory(
@@ -564,14 +560,6 @@ class Call(ABC, Generic[OriginT_co]):
         return f"<Call {self._plan.target} {self.facts.method} ids={ids} {'open' if self.is_answering else 'ended'}>"
 
 
-async def run_counted(usage: Usage, body: Callable[[Actor], Awaitable[Model]], actor: Actor) -> Model:
-    """Run the body of a call that is counted, until it has ended."""
-    try:
-        return await body(actor)
-    finally:
-        usage.leave()
-
-
 BECOMES_OUTSIDE: Final = "a call becomes a task while none of its branches and steps runs: call become_task() outside"
 
 Body: TypeAlias = Callable[[Call, Actor | Lane], Awaitable[Model]]
@@ -592,7 +580,6 @@ class Plan(NamedTuple):
         repeatable: doing all of it twice does no harm; a step that was running when its process ended may run again.
         task: whether it runs as a task.
         becomes: its request, from which `become_task` creates the task; None if the call never becomes one.
-        uses_state: whether it uses the state of the lifespan, which stays open until it has ended.
     """
 
     run: Body
@@ -604,7 +591,6 @@ class Plan(NamedTuple):
     repeatable: bool = False
     task: TaskSupport = TaskSupport.FORBIDDEN
     becomes: Model | None = None
-    uses_state: bool = True
 
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]

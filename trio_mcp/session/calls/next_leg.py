@@ -309,7 +309,7 @@ def carry_on(
     sealed_here = is_sealed_here(services, claims)
     known = None if sealed_here else StatePayload.read(claims.journal)
     if services.store.durable and retry.claims_leg(known):
-        services.supervisor.spawn(offers.counted(retry.claim_and_join), route, known)
+        services.supervisor.spawn(retry.claim_and_join, route, known)
         return
     if retry.join(known):
         return
@@ -326,7 +326,7 @@ def carry_on(
     if payload.journal_key is None and not services.is_durable:
         retry.replay(plan, payload)
     else:
-        services.supervisor.spawn(offers.counted(retry.fetch_and_replay), plan, payload)
+        services.supervisor.spawn(retry.fetch_and_replay, plan, payload)
 
 
 def is_sealed_here(services: CallServices, claims: Claims) -> bool:

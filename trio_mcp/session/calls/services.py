@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
-
-import trio
 
 from ... import session, stores
 from ...base.logs import FailureLog, RepeatedRecords, peer_logger
@@ -44,52 +41,6 @@ logger = peer_logger("trio_mcp.session")
 
 ONE_CLIENT: Final = "TRIO_MCP_ONE_CLIENT"
 """The environment variable of a server that a command such as `trio-mcp call` starts for itself."""
-
-
-class Usage:
-    """How many calls run that began with some offers, and what else uses their state: their lifespan closes after the last one.
-
-    Attributes:
-        count: calls, and holders of `held`, that have not ended.
-    """
-
-    __slots__ = ("_unused", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._unused = trio.lowlevel.ParkingLot()
-
-    def counted(self, work: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
-        """Count `work` from now on, and return a function that runs it and ends the count. It must be run."""
-        self.count += 1
-
-        async def run(*args: object) -> T:
-            try:
-                return await work(*args)
-            finally:
-                self.leave()
-
-        return run
-
-    @contextmanager
-    def held(self) -> Generator[None]:
-        """Count as one in the block."""
-        self.count += 1
-        try:
-            yield
-        finally:
-            self.leave()
-
-    def leave(self) -> None:
-        """Count one less."""
-        self.count -= 1
-        if not self.count:
-            self._unused.unpark_all()
-
-    async def wait_unused(self) -> None:
-        """Return when nothing is counted."""
-        while self.count:
-            await self._unused.park()
 
 
 class RunnableTool(Protocol):
@@ -155,7 +106,7 @@ class TaskStarter(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallOffers:
-    """What a server offers to its own calls. A call keeps what it began with when another version of the server takes its place.
+    """What a server offers to its own calls.
 
     Attributes:
         routes: serve the requests, and what a call requests from its own server, by method.
@@ -164,7 +115,6 @@ class CallOffers:
         prefers_provider: whether it is asked although the client offers a model.
         tools: the server's tools, for calls that run them; None where a service has none.
         mounted: the same of the servers that are mounted in this one, by server and by prefix.
-        usage: counts the calls, where another version may take the place of the server; None where it stays.
     """
 
     routes: Mapping[str, Callable[[RequestFacts, Model], object]]
@@ -173,11 +123,6 @@ class CallOffers:
     prefers_provider: bool = False
     tools: OwnTools | None = None
     mounted: Mapping[object, CallOffers] = field(default_factory=dict[object, "CallOffers"])
-    usage: Usage | None = None
-
-    def counted(self, work: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-        """Count something small for a call that is about to start; it must be run, and must not raise."""
-        return work if self.usage is None else self.usage.counted(work)
 
 
 @dataclass(eq=False)

@@ -128,7 +128,7 @@ class Tasks:
         offers = offers or self.offers()
         creating = Creating(self, NewTask(self, offers, task, plan, facts, claim), target, on_answer)
         target.work = creating
-        self.services.supervisor.spawn(offers.counted(creating.run))
+        self.services.supervisor.spawn(creating.run)
 
     async def start_from(self, call: Answering, params: Model) -> LegOutcome:
         """Create a task that goes on with what a call has recorded; return the answer to its request. See `create_from`."""

@@ -69,8 +69,7 @@ class CustomRoutes:
             body = await read_body(incoming.request, route.max_body, self._body_seconds, account)
             # Counted while the function runs, also a body that came in one piece.
             account.draw(max(len(body) - account.drawn, 0))
-            with service.use_state():
-                response = await self._run(route, request_of(incoming, body, state_of(service, route), route.prefix))
+            response = await self._run(route, request_of(incoming, body, state_of(service, route), route.prefix))
         return KnownResponse(response.status, response.content, response.lines, content_type=None)
 
     async def _run(self, route: HttpRoute, request: HttpRequest) -> HttpResponse:
