@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import trio
 import trio.testing
-from asgi_peer import AsgiPeer, modern_call, served
+from asgi_peer import AsgiPeer, legacy_call, modern_call, served
 from crashing_store import CrashingStore, Disk
 
 from trio_mcp import Context, Server, ServiceOptions
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session.options import HandOver
 from trio_mcp_transports.http import McpApp, asgi_app
 
 KEYS = KeyRing.random()
@@ -61,4 +62,56 @@ async def test_a_repeat_of_a_call_that_runs_elsewhere_is_a_503_after_a_while(
         await trio.sleep(1)
         repeat = await second.start(*modern_call("pay", meta=meta)).end(seconds=30)
         assert (repeat.status, repeat.headers["retry-after"]) == (503, "1")
+        running.gone.set()
+
+
+# a process that another one replaces
+
+SECONDS = 30.0
+
+
+def handing_over(begun: list[str]) -> HandOver:
+    return HandOver(SECONDS, lambda: True, lambda: begun.append("begun"))
+
+
+async def test_a_process_that_is_replaced_hands_over_the_sessions_at_rest_and_keeps_the_others_until_their_calls_end(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, begun = Disk(), list[str]()
+    old, new = process(disk), process(disk)
+    async with served(old) as first, served(new) as second, trio.open_nursery() as nursery:
+        idle, busy = await first.open_session(), await first.open_session()
+        call = first.start(legacy_call("fill"), busy)
+        await call.until("elicitation/create")
+        nursery.start_soon(old.hand_over, handing_over(begun), ())
+        await trio.sleep(1)
+        assert begun == ["begun"]
+        assert (await second.post(legacy_call("none", id=3), idle)).status == 200
+        assert (await second.post(legacy_call("none", id=3), busy)).status == 503
+        question = call.events[-1]["id"]
+        answer = {"action": "accept", "content": {"value": True}}
+        assert (await first.post({"jsonrpc": "2.0", "id": question, "result": answer}, busy)).status == 202
+        assert "accept" in str((await call.end()).last)
+        await trio.sleep(1)
+        assert (await second.post(legacy_call("none", id=3), busy)).status == 200
+
+
+async def test_a_hand_over_gives_calls_its_seconds_and_answers_those_that_wait_meanwhile(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    app, begun = process(Disk()), list[str]()
+    async with served(app) as peer, trio.open_nursery() as nursery:
+        waiting = (await peer.post(*modern_call("fill"))).json["result"]
+        running = peer.start(*modern_call("pay"))
+        statuses: list[int] = []
+
+        async def answer() -> None:
+            await trio.sleep(SECONDS / 2)
+            statuses.append((await answered(peer, waiting))[0])
+
+        nursery.start_soon(answer)
+        started = trio.current_time()
+        await app.hand_over(handing_over(begun), ())
+        assert SECONDS <= trio.current_time() - started < SECONDS + 1
+        assert statuses == [200]
         running.gone.set()
