@@ -72,6 +72,10 @@ class Place:
         if self._random.random() < 0.5:
             self._port = self._random.choice(self._ports)
 
+    def refused(self) -> None:
+        """The process there could not take it: go to the next one, as behind a balancer that takes turns."""
+        self._port = self._ports[(self._ports.index(self._port) + 1) % len(self._ports)]
+
 
 class Operation(ABC):
     """One operation of one client.
@@ -177,6 +181,7 @@ class Rounds(Operation):
                 if not self.key:
                     return Outcome(End.REFUSED, answer["error"]["message"])
                 is_repeat = is_repeat or "repeats" in answer["error"]["message"]
+                self.place.refused()
             await self.pause()
 
     async def _meta(self, port: int, *, is_repeat: bool) -> Json:
@@ -196,6 +201,7 @@ class Rounds(Operation):
                 answer = await self.wire.modern(self.place.next(), "tools/call", params, self.capabilities)
                 if not is_busy(answer):
                     return answer
+                self.place.refused()
             except Lost:
                 self.place.lost()
             await self.pause()
@@ -243,8 +249,7 @@ class Task(Rounds):
                 answer = await self.wire.modern(self.place.next(), method, params, TASKS)
                 if not is_busy(answer):
                     return answer
-                # The process that has the task takes the answers.
-                self.place.lost()
+                self.place.refused()
             except Lost:
                 self.place.lost()
             await self.pause()
@@ -306,6 +311,7 @@ class Legacy(Operation):
                 answer = await self.wire.post(self.place.next(), message, self._headers)
                 if answer.status in (202, 404, 400):
                     return
+                self.place.refused()
             except Lost:
                 self.place.lost()
             await self.pause()
@@ -343,6 +349,8 @@ class Legacy(Operation):
             async with self.wire.stream(port, verb, headers, message) as (status, events):
                 if status in (400, 404):
                     raise SessionGone(f"{verb} was answered with {status} {[each async for each in events]}")
+                if status == 503:
+                    self.place.refused()
                 if status == 503 and message is not None:
                     return {"error": {"code": BUSY, "message": "503"}}
                 if status == 200:
