@@ -20,7 +20,7 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
 
 CALLS = 100
-LIMIT = 120.0
+LIMIT = 240.0
 """Seconds for all calls of a client."""
 CALL_SECONDS = 20.0
 REPEAT_SECONDS = 10.0

@@ -85,6 +85,12 @@ class App(HttpApp):
         say("received")
         return reply(body)
 
+    async def slow(self) -> Response:
+        """A response that takes its time to begin."""
+        await trio.sleep(0.2)
+        say("begun")
+        return reply()
+
     async def stream(self) -> Response:
         return Streamed(self)
 

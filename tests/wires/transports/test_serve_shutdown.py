@@ -121,6 +121,13 @@ async def test_the_app_drains_after_the_body_that_was_on_its_way_at_the_signal_h
         await server.said("received", "on_drain", "on_drain done")
 
 
+async def test_the_app_drains_after_it_has_begun_to_respond_to_what_came_before_the_signal() -> None:
+    async with child() as server, server.asked("/slow") as client:
+        server.kill()
+        assert (await client.response())[0] == 200
+        await server.said("begun", "on_drain", "on_drain done")
+
+
 @pytest.mark.parametrize("on_drain", [True, False])
 async def test_what_is_still_open_when_the_drain_is_over_is_cut(on_drain: bool) -> None:
     async with child(drain=QUICK, drain_takes=60, on_drain=on_drain) as server, server.asked("/hang") as client:

@@ -117,7 +117,7 @@ class Connection:
     def is_sending(self) -> bool:
         """See `OpenConnection`."""
         if not self._idle:
-            return self._http.is_receiving
+            return self._http.is_beginning
         # In a head, also before its first byte, or in the moment before the reader has its turn.
         return self._lingering is None and (self._in_head or is_readable(socket_of(self._stream)))
 

@@ -86,7 +86,7 @@ class OpenConnection(Protocol):
 
     @property
     def is_sending(self) -> bool:
-        """Whether its client sends a request, which has not come whole, or has not sent the first one yet."""
+        """Whether a request is on its way to the application: it has begun no response to it, or has not got it yet."""
         ...
 
     def end_if_idle(self) -> None:
@@ -183,9 +183,9 @@ class Connections:
             for connection in self._open:
                 connection.limit_last_write()
 
-    async def wait_received(self) -> None:
-        """Wait until the requests that are on their way have come, for at most `SENDING_SECONDS`."""
-        with trio.move_on_after(SENDING_SECONDS):
+    async def wait_received(self, seconds: float) -> None:
+        """Wait until the requests that are on their way have come, for at most these seconds."""
+        with trio.move_on_after(seconds):
             # Looked at, once in the life of a server: an event would cost each request. The first look is after the last accept.
             await trio.sleep(SENDING_LOOK_SECONDS)
             while any(connection.is_sending for connection in self._open):  # noqa: ASYNC110

@@ -140,9 +140,9 @@ class Http1:
         self.peer_still_sending = False
 
     @property
-    def is_receiving(self) -> bool:
-        """Whether the body of the request in progress has not come whole."""
-        return self._exchange is not None and self._exchange.is_receiving
+    def is_beginning(self) -> bool:
+        """Whether there is a request that the application has not begun to respond to."""
+        return self._exchange is not None and self.websocket is None and self._exchange.is_beginning
 
     async def read_ahead(self) -> bytes | None:
         """Receive while paused and something is buffered; None if the request was answered, and that is to be handled now."""

@@ -140,9 +140,9 @@ class OpenRequest:
         self._written_at = -inf
 
     @property
-    def is_receiving(self) -> bool:
-        """Whether its body has not come whole."""
-        return self._body is not None and self._body.left != 0
+    def is_beginning(self) -> bool:
+        """Whether the application has not begun to respond; it may still read the body."""
+        return self._response is None
 
     def _discards(self, body: SentBody) -> int | None:
         """Return what is left of the body; see `RequestOwner.end`."""

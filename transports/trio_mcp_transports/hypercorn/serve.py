@@ -31,12 +31,13 @@ from ..listening import bind_sockets
 from ..signals import is_repeat, noticed_in_thread, signal_handlers, unignored_signals
 from ..systemd import keep_watchdog, watchdog_seconds
 from .config import GuardedConfig, guarded_config
-from .connections import Connections, connections_of
+from .connections import SENDING_SECONDS, Connections, connections_of
 from .worker import AsgiApp, LifespanWrapper, install
 
 logger = peer_logger("trio_mcp.http")
 
 AFTER_DRAIN: Final = 1.0
+SENDING_SHARE_OF_DRAIN: Final = 0.25
 LIFESPAN_TIMEOUT: Final = 3.0
 HARD_END_AFTER: Final = 5.0
 # EX_SOFTWARE of sysexits.h, so that a supervisor can tell it from the crash of an app.
@@ -161,7 +162,7 @@ class Shutdown:
         await self.begun.wait()
         with trio.move_on_after(self._drain):
             # Their connections were accepted: no other process gets them, and after `on_drain` the app may refuse them.
-            await self._connections.wait_received()
+            await self._connections.wait_received(min(SENDING_SECONDS, self._drain * SENDING_SHARE_OF_DRAIN))
             if self._on_drain is None:
                 self._app_drained.set()
                 await trio.sleep(self._drain)
