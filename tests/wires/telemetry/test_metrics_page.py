@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -58,6 +60,26 @@ async def test_any_worker_shows_the_metrics_of_all(short: Path) -> None:
             assert len({each.labels["trio_mcp_process"] for each in calls}) == 3
             assert all(each.value >= 1 for each in calls)
         assert (await scrape(crew, "other")).status_code == 401
+
+
+async def test_a_worker_that_is_frozen_is_left_out(short: Path) -> None:
+    async with serving(short, "--metrics", server=LOADED, workers=2, **TOKEN) as crew:
+        frozen = min(crew.pids)
+        os.kill(frozen, signal.SIGSTOP)
+        try:
+            page = await scraped_from_another(crew)
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+        families = {each.name: each for each in text_string_to_metric_families(page)}
+        assert len({each.labels["trio_mcp_process"] for each in families["trio_mcp_calls"].samples}) == 1
+
+
+async def scraped_from_another(crew: Crew) -> str:
+    """The page of a worker that is not frozen: a connection to the frozen one gets no answer."""
+    with trio.fail_after(START):
+        while True:
+            with trio.move_on_after(4):
+                return (await scrape(crew)).text
 
 
 @asynccontextmanager
