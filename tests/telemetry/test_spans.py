@@ -507,3 +507,16 @@ async def test_an_ended_call_is_freed_at_once(exported: Exported) -> None:
     finally:
         gc.enable()
     assert {"CallInRounds", "Actor", "Operation", "CallSpan"} & kinds == set()
+
+
+async def test_each_request_of_a_batch_is_a_span_with_its_outcome(exported: Exported) -> None:
+    async with talk_to(shop()) as talk:
+        await talk.initialize("2025-03-26")
+        calls = [
+            {"id": number, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+            for number, (name, arguments) in enumerate([("count", {}), ("refuse", {"secret": "x"})], 10)
+        ]
+        talk.send_batch(*calls)
+        await talk.answers()
+    assert "error.type" not in attributes(exported.one("tools/call count"))
+    assert attributes(exported.one("tools/call refuse"))["error.type"] == "tool_error"

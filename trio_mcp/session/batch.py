@@ -116,6 +116,8 @@ class BatchReplyTarget(ReplyTarget):
     def finish(self, outcome: LegOutcome, more: JsonObject | None = None) -> None:
         """Hand the outcome to the batch."""
         outcome = self.affordable(outcome)
+        if self.operation is not None:
+            self.operation.answered(outcome)
         self.close()
         # The batch knows its targets: without a reference back, nothing is left to the garbage collector.
         batch, self.batch = self.batch, None

@@ -43,7 +43,19 @@ async def connected(transport: str, file: Path, mode: str) -> AsyncIterator[Clie
             yield client
         return
     port = free_port()
-    process = await trio.lowlevel.open_process([*command, str(port)], env=variables)
+    command = [*command, str(port)]
+    if transport == "uvicorn":
+        command = [
+            sys.executable,
+            "-m",
+            "uvicorn",
+            "traced_server:app",
+            "--port",
+            str(port),
+            "--app-dir",
+            str(PROGRAM.parent),
+        ]
+    process = await trio.lowlevel.open_process(command, env=variables)
     try:
         with trio.fail_after(START):
             while True:
@@ -63,11 +75,12 @@ async def connected(transport: str, file: Path, mode: str) -> AsyncIterator[Clie
 NETWORK = {
     "stdio": {"network.transport": "pipe"},
     "http": {"network.transport": "tcp", "network.protocol.name": "http"},
+    "uvicorn": {"network.transport": "tcp", "network.protocol.name": "http"},
 }
 
 
 @pytest.mark.parametrize("mode", ["legacy", "modern"])
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", ["stdio", "http", "uvicorn"])
 async def test_a_call_is_one_trace_over_two_programs(
     sent: InMemorySpanExporter, tmp_path: Path, transport: str, mode: str
 ) -> None:
@@ -92,4 +105,4 @@ async def test_a_call_is_one_trace_over_two_programs(
     for each in here:
         attributes = dict(each.attributes or {})
         assert attributes.items() >= NETWORK[transport].items()
-        assert (attributes.get("server.address") == "127.0.0.1") == (transport == "http")
+        assert (attributes.get("server.address") == "127.0.0.1") == (transport != "stdio")
