@@ -6,7 +6,7 @@ import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -149,13 +149,14 @@ class World:
         *,
         keys: KeyRing = KEYS,
         resource: str = RESOURCE,
+        scopes: Sequence[str] = ("read", "write"),
         **options: Any,
     ) -> None:
         self.stand_in = StandIn(provider, user)
         for place in ("client.driver", "proxy.upstream", "proxy.clients"):
             monkeypatch.setattr(f"trio_mcp.auth.{place}.fetch", self.stand_in.fetch)
         proxy = OAuthProxy(provider, client_id="proxy", client_secret=SECRET, keys=keys, **options)
-        self.hook = ProtectedResource(resource, proxy, required=["read"], scopes=["read", "write"])
+        self.hook = ProtectedResource(resource, proxy, required=["read"], scopes=scopes)
         self.hook.check()
         self.routes = {(route.path, *(route.methods - {"HEAD"})): route for route in self.hook.routes(["/mcp"], list)}
         self.cookie = ""

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -46,6 +47,7 @@ from trio_mcp.auth.replies import Reply
 from trio_mcp.http import HttpOptions
 from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing, from_base64url
+from trio_mcp.session.options import WORKPLACE, Workplace
 from trio_mcp.types import JsonObject
 
 OTHER = KeyRing([b"o" * 32])
@@ -793,7 +795,8 @@ def text_of(page: Any) -> str:
     return str(page.content.decode())
 
 
-async def test_what_a_client_says_is_escaped(world: World) -> None:
+async def test_what_a_client_says_and_the_names_of_scopes_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, scopes=["write", "<script>"])
     uri = "https://app.example.com/'onclick='alert(1)"
     program = await Program.registered(world, client_name=HOSTILE, redirect_uris=[uri])
     program.redirect_uri = uri
@@ -804,6 +807,8 @@ async def test_what_a_client_says_is_escaped(world: World) -> None:
         found = Tags(text_of(each))
         assert found.tags <= TAGS
         assert not any(name.startswith("on") for name in found.attributes)
+        # Each ampersand begins an entity, also those of URLs.
+        assert re.search(r"&(?!amp;|lt;|gt;|quot;|#x27;)", text_of(each)) is None
         assert "\u202e" not in text_of(each)
     assert query_of_text(target_of(leaving))["state"] == HOSTILE
 
@@ -827,6 +832,7 @@ async def test_a_page_can_neither_run_scripts_nor_be_framed_nor_post_elsewhere(p
         assert (policy["form-action"], policy["frame-ancestors"], policy["base-uri"]) == ("'self'", "'none'", "'none'")
         assert "unsafe" not in str(policy)
         assert (each.headers["x-frame-options"], each.headers["cache-control"]) == ("DENY", "no-store")
+        assert each.headers["referrer-policy"] == "same-origin"
         assert "script" not in Tags(text_of(each)).tags
 
 
@@ -912,7 +918,9 @@ def test_a_tenant_is_an_id_or_a_domain(tenant: Any) -> None:
         ENTRA(tenant)
 
 
-def test_a_proxy_needs_a_resource_and_keys_that_outlive_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_needs_a_resource_and_keys_that_outlive_the_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
     proxy = OAuthProxy(GITHUB, client_id="x", client_secret=SECRET)
     with pytest.raises(ValueError, match="ProtectedResource"):
@@ -922,6 +930,12 @@ def test_a_proxy_needs_a_resource_and_keys_that_outlive_the_process(monkeypatch:
     with pytest.raises(ValueError, match="query"):
         ProtectedResource(f"{RESOURCE}?tenant=1", OAuthProxy(GITHUB, client_id="x", client_secret=SECRET, keys=KEYS))
     ProtectedResource("http://127.0.0.1:8000/mcp", proxy)
+    token = WORKPLACE.set(Workplace(tmp_path, announces=False))
+    try:
+        with pytest.raises(ValueError, match="TRIO_MCP_KEYS"):
+            ProtectedResource("http://127.0.0.1:8000/mcp", proxy)
+    finally:
+        WORKPLACE.reset(token)
 
 
 async def test_keys_of_this_process_are_a_warning_at_the_start(
