@@ -12,7 +12,6 @@ from asgi_peer import AsgiPeer, Reply, served
 from trio_mcp import HttpOptions, Server
 from trio_mcp.auth import GITHUB, OAuthProxy, ProtectedResource
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.server.replaceable import ReplaceableServer
 from trio_mcp_transports.asgi.access import read_headers
 from trio_mcp_transports.http import asgi_app
 
@@ -93,14 +92,6 @@ async def test_behind_a_prefix_the_metadata_and_the_routes_are_below_it(strips: 
         async with served(app) as peer:
             assert await issuer_at(peer, f"{base}/mcp{PLACES[1]}", **options) == f"{ORIGIN}/tools/mcp"
             assert (await login_page(peer, f"{base}/mcp", **options)).status == 200
-
-
-async def test_new_code_of_the_server_serves_the_routes_with_its_scopes() -> None:
-    server = ReplaceableServer(protected("/mcp"))
-    async with served(asgi_app(server)) as peer:
-        assert b"<li>read</li>" in (await login_page(peer, "/mcp")).body
-        await server.replace(protected("/mcp", required=["write"]))
-        assert b"<li>write</li>" in (await login_page(peer, "/mcp")).body
 
 
 async def test_the_body_of_a_request_is_limited() -> None:
