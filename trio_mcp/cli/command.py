@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -309,3 +310,37 @@ def rejected(why: str, missing: JsonValue) -> CommandError:
     if isinstance(sampling, dict) and "tools" in sampling:
         hint = "; trio-mcp call cannot answer with tools"
     return CommandError(f"the server rejected it: {why}{hint}", Status.REFUSED)
+
+
+OPTIONS_OF_ARGUMENTS: Final[Mapping[str, str]] = {
+    "allowed_hosts": "--allowed-host",
+    "allowed_origins": "--allowed-origin",
+    "resource": "--resource",
+    "issuer": "--auth",
+    "tenant": "--oauth-proxy",
+    "required": "--required-scope",
+    "scopes": "--scope",
+    "sessions": "--no-sessions",
+}
+"""The options of the command, by the arguments that errors name."""
+
+
+@contextmanager
+def http_errors() -> Generator[None]:
+    """Raise `CommandError`, with a text for the user, for a server that cannot listen."""
+    try:
+        yield
+    except OSError as error:
+        how = "; --port takes another one" if error.errno == errno.EADDRINUSE else ""
+        raise CommandError(f"{error.strerror or error}{how}", Status.UNREACHABLE) from error
+    except ConfigurationError:
+        raise
+    # A path that cannot be served, or an address on the network without --allowed-host. `ConfigurationError` is a `ValueError`
+    # too, but is not about the command line.
+    except ValueError as error:
+        # The transport names its own argument; a user of the command knows only the option.
+        text = str(error)
+        for name, option in OPTIONS_OF_ARGUMENTS.items():
+            text = text.replace(f"{name}: ", f"{option}: ")
+        how = "; give them with --allowed-host NAME" if "allowed_hosts" in text else ""
+        raise CommandError(f"{text}{how}") from error

@@ -132,7 +132,8 @@ class Telemetry:
             operation.origin = self.spans.origin(facts.terms.meta.raw, facts.headers)
         except Exception as error:  # noqa: BLE001  propagators are the program's
             self.failed(error)
-        if not facts.terms.asks_in_rounds or getattr(params, "request_state", None) is None:
+        # A request that carries a call forward begins when it is known which; the state is a modern request's only.
+        if getattr(params, "request_state", None) is None:
             operation.start()
         return operation
 

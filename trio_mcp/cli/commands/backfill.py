@@ -19,13 +19,13 @@ from ...relay.upstream import behind_target, words_of
 from ...sampling import SamplingProvider
 from ...server.running import run_process, serve_over
 from ..arguments import WholeNumber, header_option
-from ..command import CommandError, Status, command, status_of
+from ..command import CommandError, Status, command, http_errors, status_of
 from ..connecting import started
 from ..targets.passing import check_no_password, connection, proxy_errors, transport_options
 from ..targets.target import SCHEME, CommandTarget, PythonTarget, UrlTarget, read_target
 from ..terminal.output import log_to_stderr
 from ..terminal.prompting import ControllingTerminal, Prompting
-from .serve import HTTP_OPTIONS, http_errors, serves_http
+from .serve import HTTP_OPTIONS, serves_http
 
 EXAMPLES = """\
 examples:

@@ -28,7 +28,7 @@ from ...base.groups import UnwrappedErrors
 from ...server.running import run_process
 from ...session.transport import ListeningTransport, find_transport
 from ..arguments import format_option, level_option, target_argument
-from ..command import CommandError, Status, command
+from ..command import CommandError, Status, command, http_errors
 from ..dev.child import CONTROL, serve_child
 from ..dev.control import Serving
 from ..dev.parent import DevParent
@@ -37,7 +37,7 @@ from ..targets.target import PythonTarget, code_of, read_target
 from ..terminal.output import note, set_up_logging
 from ..worker_folder import worker_folder
 from ..workers import END_SIGNALS
-from .serve import HTTP_OPTIONS, STATUSES, http_errors, serves_http
+from .serve import HTTP_OPTIONS, STATUSES, serves_http
 
 # Opening the MCP Inspector, a program of the MCP project for browsers, which npx runs: `trio-mcp dev --inspector`.
 

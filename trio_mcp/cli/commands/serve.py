@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce, wraps
 from importlib import import_module
 from pathlib import Path
@@ -14,14 +12,13 @@ from typing import Final
 
 import click
 
-from ...errors import ConfigurationError
 from ...http import Metrics, Tls
 from ...server.running import run_process
 from ...session import SharedServer, find_transport
 from ...session.options import WORKPLACE
 from ...stores.opening import VARIABLE as STORE_VARIABLE, has_namespaces
 from ..arguments import Seconds, TargetText, UrlPath, WholeNumber, format_option, header_option, level_option
-from ..command import CommandError, Status, command
+from ..command import CommandError, Status, command, http_errors
 from ..protecting import check_one_resource, resource_of, verifier_of
 from ..targets.loading import lifespan_errors, load_python
 from ..targets.target import PythonTarget, Target, UrlTarget, read_target
@@ -64,17 +61,6 @@ STATUSES: Final[Mapping[int, str]] = {
     Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
     130: "interrupted by Ctrl-C before it served",
 }
-OPTIONS_OF_ARGUMENTS: Final[Mapping[str, str]] = {
-    "allowed_hosts": "--allowed-host",
-    "allowed_origins": "--allowed-origin",
-    "resource": "--resource",
-    "issuer": "--auth",
-    "tenant": "--oauth-proxy",
-    "required": "--required-scope",
-    "scopes": "--scope",
-    "sessions": "--no-sessions",
-}
-"""The options of the command, by the arguments that errors name."""
 HTTP_OPTIONS: Final = ("host", "port", "path", "allowed_hosts", "allowed_origins", "drain")
 """The names of the options that `serves_http` adds, which are those of the transport."""
 
@@ -362,24 +348,3 @@ def server_of(target: Target, headers: Mapping[str, str], *, debug: bool) -> Sha
     own = headers if isinstance(target, UrlTarget) else {}
     server: SharedServer = import_module("..targets.passing", __package__).proxied(target, own)
     return server
-
-
-@contextmanager
-def http_errors() -> Generator[None]:
-    """Raise `CommandError`, with a text for the user, for a server that cannot listen."""
-    try:
-        yield
-    except OSError as error:
-        how = "; --port takes another one" if error.errno == errno.EADDRINUSE else ""
-        raise CommandError(f"{error.strerror or error}{how}", Status.UNREACHABLE) from error
-    except ConfigurationError:
-        raise
-    # A path that cannot be served, or an address on the network without --allowed-host. `ConfigurationError` is a `ValueError`
-    # too, but is not about the command line.
-    except ValueError as error:
-        # The transport names its own argument; a user of the command knows only the option.
-        text = str(error)
-        for name, option in OPTIONS_OF_ARGUMENTS.items():
-            text = text.replace(f"{name}: ", f"{option}: ")
-        how = "; give them with --allowed-host NAME" if "allowed_hosts" in text else ""
-        raise CommandError(f"{text}{how}") from error

@@ -31,8 +31,7 @@ from ...session.options import WORKPLACE, HandOver, Workplace
 from ...session.subscriptions import LISTS, Change
 from ...session.transport import authenticates
 from .. import main
-from ..command import CommandError, Status
-from ..commands.serve import http_errors
+from ..command import CommandError, Status, http_errors
 from ..targets.loading import OwnFiles, WrongChoice, is_ours, lifespan_errors, load_python, project_roots
 from ..targets.target import PythonTarget
 from ..worker import VARIABLE, WorkerFacts, take_sockets
