@@ -1,4 +1,4 @@
-"""The stores of a chaos run: a file, or a server of its own, with what goes wrong with each."""
+"""The stores of a chaos run: a file, or a separate server, with what goes wrong with each."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ async def test_a_call_learns_of_it_in_a_step_which_does_not_run_and_is_cancelled
     async with pair(shop) as (first, second):
         here, elsewhere = await begun(shop, first, second)
         assert await second.talk.text(elsewhere) == "accept"
-        # On a channel of many requests there is nothing to cut: the client must not wait for ever.
+        # On a channel of many requests there is nothing to cut: without an answer its client would not stop waiting.
         assert (await first.talk.error(here))["data"] == {OUTCOME_UNKNOWN: True}
     assert (shop.charged, shop.shipped) == (1, 1)
     assert shop.reasons.count(CancelReason.FENCED) == 1
