@@ -154,7 +154,7 @@ async def over_http(
 
 
 @asynccontextmanager
-async def on_stdio(folder: Path, *options: str) -> AsyncIterator[tuple[Child, Connect]]:
+async def on_stdio(folder: Path, *options: str, env: Mapping[str, str] = {}) -> AsyncIterator[tuple[Child, Connect]]:
     read, write = os.pipe()
     command = [*COMMAND, "dev", str(folder / "app.py"), "--stdio", *options]
     async with trio.lowlevel.FdStream(read) as stderr:
@@ -163,7 +163,9 @@ async def on_stdio(folder: Path, *options: str) -> AsyncIterator[tuple[Child, Co
         @asynccontextmanager
         async def connect(mode: str, **more: Any) -> AsyncIterator[Client]:
             before = children(os.getpid())
-            async with Client.connect(command, mode=mode, env=ENVIRONMENT, stderr=write, cwd=folder, **more) as client:  # type: ignore[arg-type]
+            async with Client.connect(
+                command, mode=mode, env={**ENVIRONMENT, **env}, stderr=write, cwd=folder, **more
+            ) as client:  # type: ignore[arg-type]
                 os.close(write)
                 (child.pid,) = children(os.getpid()) - before
                 yield client

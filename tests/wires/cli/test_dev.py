@@ -13,7 +13,7 @@ import httpx2
 import pytest
 import trio
 from command import COMMAND, ENVIRONMENT, SECONDS, Person, refused
-from crew import gone
+from crew import gone, until
 from developing import APP, MODES, Child, children, on_stdio, over_http, save_under_load, shown, write_project
 from talk import modern_meta
 
@@ -26,6 +26,16 @@ from trio_mcp.protocol.http.headers import headers_of
 def folder(tmp_path: Path) -> Path:
     return write_project(tmp_path)
 
+
+TASK = """\
+@server.tool(task=True)
+async def work() -> str:
+    import pathlib, trio
+    while not pathlib.Path(__file__).with_name("go on").exists():
+        await trio.sleep(0.05)
+    return f"{VERSION} worked"
+
+"""
 
 wires = pytest.mark.parametrize("serve", [over_http, on_stdio], ids=["http", "stdio"])
 eras = pytest.mark.parametrize("mode", MODES)
@@ -87,7 +97,9 @@ async def test_a_call_that_waits_for_its_user_ends_with_its_code_and_lifespan_an
 
 
 @wires
-async def test_a_legacy_session_goes_over_to_the_new_code_when_its_calls_have_ended(serve: Any, folder: Path) -> None:
+async def test_the_next_request_of_a_legacy_session_waits_for_its_calls_and_gets_the_new_code(
+    serve: Any, folder: Path
+) -> None:
     asked, answer = trio.Event(), trio.Event()
     texts: list[str] = []
 
@@ -99,6 +111,9 @@ async def test_a_legacy_session_goes_over_to_the_new_code_when_its_calls_have_en
     async def ask(client: Client) -> None:
         texts.append((await client.call_tool("ask")).text)
 
+    async def show(client: Client) -> None:
+        texts.append(await shown(client))
+
     async with serve(folder) as (child, connect), connect("legacy", on_elicit=on_elicit) as client:
         with trio.fail_after(SECONDS):
             async with trio.open_nursery() as nursery:
@@ -106,10 +121,12 @@ async def test_a_legacy_session_goes_over_to_the_new_code_when_its_calls_have_en
                 await asked.wait()
                 child.edit('"one"', '"two"')
                 assert "1 call goes on with the old code" in await child.says("reloaded app.py")
+                nursery.start_soon(show, client)
+                await trio.sleep(0.5)
+                assert texts == []
                 answer.set()
         await child.says("closed one")
-        assert await shown(client) == "two a"
-        assert texts == ["one one accept"]
+        assert texts == ["one one accept", "two a"]
 
 
 async def test_a_call_of_one_legacy_session_holds_up_no_other_session(folder: Path) -> None:
@@ -134,6 +151,52 @@ async def test_a_call_of_one_legacy_session_holds_up_no_other_session(folder: Pa
                 await child.says("reloaded app.py")
                 assert await shown(client) == "two a"
                 answer.set()
+
+
+async def test_a_task_ends_with_its_code_and_shows_its_result_to_clients_of_the_new_code(folder: Path) -> None:
+    text = APP.replace("@server.prompt", TASK + "@server.prompt")
+    (folder / "app.py").write_text(text)
+    async with over_http(folder) as (child, connect), connect("modern") as client:
+        started = await client.start_tool("work")
+        child.edit('"one"', '"two"')
+        assert "1 call goes on with the old code" in await child.says("reloaded app.py")
+        (folder / "go on").touch()
+        await child.says("closed one")
+        with trio.fail_after(SECONDS):
+            assert (await client.task(started.id).result()).text == "one worked"
+
+
+@eras
+async def test_a_client_over_websocket_connects_again_and_uses_the_new_code(mode: str, folder: Path) -> None:
+    urls: list[str] = []
+    async with over_http(folder, urls=urls) as (child, _):
+        async with Client.connect(urls[0].replace("http:", "ws:"), mode=mode) as client:  # type: ignore[arg-type]
+            assert await shown(client) == "one a"
+            child.edit('"one"', '"two"')
+            await child.says("closed one")
+            assert await shown(client) == "two a"
+
+
+async def test_a_host_is_served_whatever_proxy_the_environment_names(folder: Path) -> None:
+    async with on_stdio(folder, env={"HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "http://127.0.0.1:9"}) as (
+        _,
+        connect,
+    ):
+        async with connect("legacy") as client:
+            assert await shown(client) == "one a"
+
+
+async def test_the_processes_end_when_the_command_is_killed(folder: Path) -> None:
+    command = [*COMMAND, "dev", str(folder / "app.py"), "--port", "0", "--drain", "1"]
+    process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=folder)
+    assert process.stderr is not None
+    async with process.stderr:
+        await Child(folder, process.stderr).says("serves MCP at")
+        await until(lambda: len(children(process.pid)) == 2, SECONDS)
+        left = children(process.pid)
+        process.kill()
+        await process.wait()
+        await gone(left)
 
 
 @wires

@@ -260,11 +260,18 @@ class StdioSession:
         try:
             # The client is loaded only for this.
             relay = import_module("...relay", __package__)
+            reach_directly("127.0.0.1")
             await relay.proxy(url, name=self._target).serve("stdio")
         except SystemExit as error:
             # A signal has ended it. Not raised in a nursery, which would wrap it in a group.
             self.status = error.code if isinstance(error.code, int) else Status.BUG
         parent.stop()
+
+
+def reach_directly(host: str) -> None:
+    """Have this process connect to a host without the proxy that the environment may name."""
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ[name] = ",".join([*filter(None, [os.environ.get(name)]), host])
 
 
 async def bind_loopback() -> Sequence[socket]:

@@ -32,7 +32,7 @@ from ...session.subscriptions import LISTS, Change
 from ...session.transport import authenticates
 from .. import main
 from ..command import CommandError, Status, http_errors
-from ..targets.loading import OwnFiles, WrongChoice, is_ours, lifespan_errors, load_python, project_roots
+from ..targets.loading import OwnFiles, WrongChoice, lifespan_errors, load_python, project_roots
 from ..targets.target import PythonTarget
 from ..worker import VARIABLE, WorkerFacts, take_sockets
 from ..worker_folder import FolderLock
@@ -41,6 +41,9 @@ from .sources import Source, note_sources
 
 HAND_OVER_SECONDS: Final = 30.0
 """For how long calls go on with the code that they began with."""
+
+OUR_PACKAGES: Final = ("trio_mcp", "trio_mcp_transports")
+"""In a checkout they are in the folder of the examples."""
 
 PRELOADED: Final = (
     "trio_mcp.cli.commands.dev",
@@ -139,7 +142,8 @@ def serve_child(control: Control, target: PythonTarget, options: Mapping[str, ob
         CommandError: the lifespan failed at its end.
     """
     own = OwnFiles(project_roots(target.source))
-    note_sources(lambda path: not is_ours(str(path)) and own.owns(path), control.note)
+    ours = tuple(f"{Path(str(import_module(name).__file__)).parent}{os.sep}" for name in OUR_PACKAGES)
+    note_sources(lambda path: not str(path).startswith(ours) and own.owns(path), control.note)
     try:
         server = load_python(target, tell_errors=True)
         check_loaded(control, server, target)

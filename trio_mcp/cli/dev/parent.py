@@ -196,6 +196,7 @@ class DevParent:
         self._waits = waits
         self._on_serving = on_serving
         self._watch = watch
+        self._variables = inherited_variables()
         self._stdin = None if path is None else terminal_or_nothing()
         self._passed = [passed_on(each.fileno()) for each in sockets]
         self.sources = SourceFiles()
@@ -274,7 +275,7 @@ class DevParent:
                 # The host of a server on stdio reads only what is of the protocol.
                 stdout=None if self._path is None else sys.stderr.fileno(),
                 pass_fds=[*self._passed, given],
-                env={**inherited_variables(), VARIABLE: json.dumps(facts)},
+                env={**self._variables, VARIABLE: json.dumps(facts)},
             )
         except BaseException:
             ours.close()
