@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -161,7 +161,9 @@ class PostgresServer:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all processes of the server."""
         for pid in [self.process.pid, *children_of(self.process.pid)]:
-            os.kill(pid, number)
+            # One that was about to end may have ended.
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def stop(self) -> None:
         """End it at once, without a checkpoint."""
