@@ -9,7 +9,7 @@ from pages import Page
 from trio_mcp import Client
 from trio_mcp.cli.commands.dev import command_line
 from trio_mcp.cli.dev.child import HAND_OVER_SECONDS
-from trio_mcp.cli.dev.parent import BACKOFF
+from trio_mcp.cli.dev.parent import BACKOFF, END_SECONDS
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 
 PAGE = Page("dev")
@@ -29,4 +29,5 @@ def test_the_page_names_every_option() -> None:
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert f"{LIFESPAN_EXIT_SECONDS:g} seconds" in PAGE.text
     assert f"at most {HAND_OVER_SECONDS:g} seconds" in PAGE.text
+    assert f"and {END_SECONDS:g} seconds" in PAGE.text
     assert f"from {BACKOFF.first:g} to {BACKOFF.longest:g} seconds" in PAGE.text
