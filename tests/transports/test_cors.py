@@ -199,7 +199,12 @@ async def test_a_page_reads_why_it_is_refused(kind: str) -> None:
 
 async def test_a_page_reads_a_header_that_came_twice() -> None:
     async with pages() as peer:
-        lines = [(b"host", b"localhost"), (b"origin", PAGE.encode()), (b"cookie", b"a"), (b"cookie", b"b")]
+        lines = [
+            (b"host", b"localhost"),
+            (b"origin", PAGE.encode()),
+            (b"authorization", b"a"),
+            (b"authorization", b"b"),
+        ]
         reply = await peer.start_raw(b"", lines, "POST", "/mcp").end()
     assert reply.status == 400
     assert readable(reply)
