@@ -23,7 +23,7 @@ Under virtual time (`trio.testing.MockClock`) there is no watchdog: it measures 
 #
 #   0.00   ping, answered at once
 #   0.25   ping; the loop has blocked at 0.1
-#   1.25   the fourth look without an answer: one log line with the stack of the loop's thread
+#   1.25   no answer for 1 s: one log line with the stack of the loop's thread
 #   5.25   the loop has answered; pings go on
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from traceback import StackSummary, walk_stack
@@ -76,16 +77,22 @@ class Probe:
         self.text = text
         self._call_soon = call_soon
         self._is_answered = True
+        self._is_reported = False
+        self._sent_at = 0.0
         self._looks = 0
         """Without an answer."""
 
-    def is_late(self) -> bool:
-        """Ping the loop, or look for its answer; return whether this is the look at which it is late."""
+    def is_late(self, seconds: float) -> bool:
+        """Ping the loop, or look for its answer; return whether it is late by now, once for each ping."""
         if not self._is_answered:
-            # Looks and not seconds: a process that was stopped for a while has not blocked its loop.
             self._looks += 1
-            return self._looks == PROBES_PER_TIMEOUT
-        self._is_answered, self._looks = False, 0
+            # Not at the first look: a process that was stopped for a while has not blocked its loop.
+            if self._is_reported or self._looks == 1 or time.monotonic() - self._sent_at < seconds:
+                return False
+            self._is_reported = True
+            return True
+        self._is_answered = self._is_reported = False
+        self._sent_at, self._looks = time.monotonic(), 0
         with suppress(RuntimeError):
             self._call_soon(self._answer)
         return False
@@ -167,7 +174,7 @@ class Watchdog:
         if self._probe_of_owned is None:
             self._probe_of_owned = probe_of_owned(self._token)
         for probe in (self._probe, self._probe_of_owned):
-            if probe is not None and probe.is_late():
+            if probe is not None and probe.is_late(self._seconds):
                 self._report(probe)
 
     def _report(self, probe: Probe) -> None:
