@@ -11,8 +11,21 @@ import pytest
 
 from trio_mcp import Server
 from trio_mcp.cli.dev.child import loaded
-from trio_mcp.cli.dev.control import Begin, Ending, Failed, Loaded, Message, Read, Replaced, Serving, decoded, encoded
-from trio_mcp.cli.dev.parent import changed_lists, new_declarations, shown
+from trio_mcp.cli.dev.control import (
+    Begin,
+    Ending,
+    Failed,
+    Loaded,
+    Message,
+    Read,
+    Replaced,
+    Serving,
+    changed_lists,
+    decoded,
+    encoded,
+    new_declarations,
+)
+from trio_mcp.cli.dev.parent import shown
 from trio_mcp.cli.dev.sources import SourceFiles, source_of
 from trio_mcp.cli.targets.loading import OwnFiles, project_roots
 

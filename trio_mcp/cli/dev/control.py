@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -127,3 +128,16 @@ def decoded(line: bytes | str) -> Message:
     kind: type[Message] = KINDS[name]
     values: list[JsonValue] = fields
     return kind(*values)  # type: ignore[arg-type]
+
+
+def changed_lists(old: Loaded, new: Loaded) -> list[str]:
+    """Return the lists that differ for some client."""
+    # Which callers see an item is decided by a function, and what another function decides is not known.
+    hiding = {*old.hiding, *new.hiding}
+    return [name for name, digest in new.lists.items() if digest != old.lists[name] or name in hiding]
+
+
+def new_declarations(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Return what differs of what legacy clients read only when they connect, by name."""
+    # What is no longer offered is an empty list to them.
+    return [name for name, digest in new.items() if digest != old.get(name)]

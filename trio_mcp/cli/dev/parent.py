@@ -24,8 +24,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -37,7 +36,8 @@ from ..command import CommandError, Status
 from ..worker import VARIABLE, WorkerFacts
 from ..workers import SURPLUS_SECONDS, inherited_variables, passed_on
 from .child import HAND_OVER_SECONDS
-from .control import Begin, Ending, Failed, Loaded, Message, Read, Replaced, Serving, decoded, encoded
+from .child_process import ENDING_SECONDS, Child, first_of, terminal_or_nothing
+from .control import Begin, Failed, Read, Replaced, Serving, changed_lists, new_declarations
 from .file_watch import site_folders, watch
 from .sources import IMPORTABLE, SourceFiles, Stamp, importable, stamp_of
 
@@ -46,8 +46,6 @@ logger = logging.getLogger("trio_mcp.cli")
 GONE_SECONDS: Final = 0.5
 """How long a file may be gone before that counts: editors replace a file in several steps."""
 GONE_STEP: Final = 0.05
-ENDING_SECONDS: Final = 1.0
-"""How long a child may take to say how many calls go on in it."""
 GIVE_UP_SECONDS: Final = 5.0
 """How long a child that is given up may take to close what it has opened."""
 END_SECONDS: Final = 10.0
@@ -65,90 +63,6 @@ PROGRAM: Final = (
 Tell: TypeAlias = Callable[[str, str], None]
 """Shows lines to the user, in a colour."""
 Watch: TypeAlias = Callable[[Callable[[], Collection[Path]], Callable[[Collection[Path]], None]], Awaitable[None]]
-
-
-@dataclass(eq=False)
-class Child:
-    """One process.
-
-    Attributes:
-        on_read: called with each file that it has read.
-        ready: set when it serves.
-        is_ending: set when it was replaced and ends with its calls.
-        ended: set when the process has ended.
-    """
-
-    process: trio.Process
-    stream: trio.SocketStream
-    on_read: Callable[[Child, Read], None]
-    loaded: Loaded | None = None
-    serving: Serving | None = None
-    failure: Failed | None = None
-    calls: int = 0
-    began: float = field(default_factory=trio.current_time)
-    ready: trio.Event = field(default_factory=trio.Event)
-    is_ending: trio.Event = field(default_factory=trio.Event)
-    ended: trio.Event = field(default_factory=trio.Event)
-
-    @property
-    def status(self) -> int:
-        """The exit status, or 128 and the number of the signal that has ended it."""
-        code = self.process.returncode or 0
-        return code if code >= 0 else 128 - code
-
-    async def follow(self) -> None:
-        """Follow the process to its end; a cancel kills it."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._read)
-                await self.process.wait()
-                # What it has said is read to the end, unless a program that it has started holds the connection.
-                nursery.cancel_scope.deadline = trio.current_time() + ENDING_SECONDS
-        finally:
-            self.process.kill()
-            with trio.CancelScope(shield=True):
-                await self.process.wait()
-                await trio.aclose_forcefully(self.stream)
-            self.ended.set()
-
-    async def _read(self) -> None:
-        rest = b""
-        try:
-            async for data in self.stream:
-                *lines, rest = (rest + bytes(data)).split(b"\n")
-                for line in lines:
-                    self._take(decoded(line))
-        except trio.BrokenResourceError:
-            return
-
-    def _take(self, message: Message) -> None:
-        match message:
-            case Read():
-                self.on_read(self, message)
-            case Loaded():
-                self.loaded = message
-            case Serving():
-                self.serving = message
-                self.ready.set()
-            case Failed():
-                self.failure = message
-            case Ending():
-                self.calls = message.calls
-                self.is_ending.set()
-            case _:
-                pass
-
-    async def send(self, message: Message) -> None:
-        """Send a message; nothing happens if it has ended."""
-        try:
-            await self.stream.send_all(encoded(message))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return
-
-    def end(self, number: int) -> None:
-        """Ask it to end."""
-        # `send_signal` of an ended process does nothing, also before this program has noticed its end.
-        self.process.send_signal(signal.Signals(number))
 
 
 class DevParent:
@@ -477,39 +391,6 @@ class DevParent:
             while any(not path.exists() for path in [*self.sources.files]):  # noqa: ASYNC110
                 # The watch does not say when they are all there.
                 await trio.sleep(GONE_STEP)
-
-
-def terminal_or_nothing() -> int:
-    """Return a descriptor of the terminal of this process, which stays open; without one of an empty file."""
-    try:
-        return os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-
-
-async def first_of(*events: trio.Event) -> None:
-    """Wait until one of the events is set."""
-    async with trio.open_nursery() as nursery:
-
-        async def wait(event: trio.Event) -> None:
-            await event.wait()
-            nursery.cancel_scope.cancel()
-
-        for each in events:
-            nursery.start_soon(wait, each)
-
-
-def changed_lists(old: Loaded, new: Loaded) -> list[str]:
-    """Return the lists that differ for some client."""
-    # Which callers see an item is decided by a function, and what another function decides is not known.
-    hiding = {*old.hiding, *new.hiding}
-    return [name for name, digest in new.lists.items() if digest != old.lists[name] or name in hiding]
-
-
-def new_declarations(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Return what differs of what legacy clients read only when they connect, by name."""
-    # What is no longer offered is an empty list to them.
-    return [name for name, digest in new.items() if digest != old.get(name)]
 
 
 def shown(changed: Sequence[Path]) -> str:
