@@ -9,10 +9,12 @@ import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from proxy_world import (
+    COOKIE,
+    FORM,
     KEYS,
     ORIGIN,
     REDIRECT,
@@ -555,6 +557,19 @@ async def test_a_cookie_that_comes_twice_is_none(program: Program) -> None:
     await program.authorize()
     assert re.fullmatch(r"[\w-]{32}", world.cookie)
     assert world.cookie not in (mine, "E" * 32)
+
+
+@pytest.mark.parametrize("before", ["\x85", "\xa0", "\x1f", "\x0b"])
+async def test_a_cookie_whose_name_only_looks_like_ours_without_a_space_is_none(program: Program, before: str) -> None:
+    """A browser lets every sibling of this host set it: its name does not begin with `__Host-`."""
+    world, page = program.world, await program.authorize()
+    of_attacker, leaving = world.cookie, target_of(await world.consent(page))
+    headers = {**FORM, "origin": ORIGIN, "cookie": f"other=1; {before}{COOKIE}={of_attacker}"}
+    world.cookie = ""
+    back = urlencode(world.stand_in.log_in(leaving))
+    assert is_page(await world.request("GET", "/mcp/oauth/callback", back, headers=headers))
+    form = {"ticket": ticket_in(page), "answer": "allow"}
+    assert is_page(await world.request("POST", "/mcp/oauth/consent", body=form, headers=headers))
 
 
 async def test_the_cookie_is_for_this_host_alone_and_not_for_scripts(program: Program) -> None:

@@ -115,7 +115,8 @@ class Logins:
 
     def _browser(self, request: HttpRequest[Never]) -> str | None:
         """Return the cookie; None if there is none, or it comes twice: then another site may have added one."""
-        pairs = [each.strip().partition("=") for each in request.headers.get("cookie", "").split(";")]
+        # Other spaces belong to the name: with one in front it is no `__Host-` cookie to a browser, and any sibling can set it.
+        pairs = [each.strip(" \t").partition("=") for each in request.headers.get("cookie", "").split(";")]
         values = [value for name, _, value in pairs if name == self._cookie]
         return values[0] if len(values) == 1 and _COOKIE.fullmatch(values[0]) else None
 
