@@ -171,6 +171,19 @@ async def test_behind_a_proxy_of_the_environment_the_proxy_resolves_names(monkey
     assert len(made) == 1
 
 
+async def test_a_proxy_of_the_environment_that_refuses_a_host_makes_it_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Proxy(httpcore2.AsyncHTTPProxy):
+        def __init__(self, url: str, **options: Any) -> None:
+            super().__init__(url, network_backend=Network(response(b"", "403 Forbidden")), **options)
+
+    monkeypatch.setattr(httpcore2, "AsyncHTTPProxy", Proxy)
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    why = await refused("https://as.example/?code=canary", Reach.PUBLIC, AuthorizationErrorKind.UNAVAILABLE)
+    assert "403" in why
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"<html>canary</html>", b'{"a": 1, "a": 2}', b'{"a": NaN}', b"\xff"])
 def test_a_body_that_is_no_json_object_is_no_document(body: bytes) -> None:
     reply = Reply(200, body=body)

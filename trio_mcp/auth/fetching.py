@@ -33,7 +33,14 @@ FETCH_SECONDS: Final = 10.0
 OWN_HEADERS: Final = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "trio-mcp"}
 
 # A host name that IDNA does not allow is a UnicodeError of the lookup.
-_FAILURES: Final = (OSError, UnicodeError, httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
+_FAILURES: Final = (
+    OSError,
+    UnicodeError,
+    httpcore2.NetworkError,
+    httpcore2.TimeoutException,
+    httpcore2.ProtocolError,
+    httpcore2.ProxyError,
+)
 
 
 async def fetch(
