@@ -408,12 +408,21 @@ async def test_a_client_id_may_be_the_url_of_its_metadata(world: World) -> None:
     world.stand_in.documents[CIMD] = {"client_id": CIMD, "client_name": "App", "redirect_uris": [REDIRECT]}
     program = Program(world, CIMD)
     page = await program.authorize()
-    assert "App, of app.example.com" in text_of(page)
+    assert "<dd>app.example.com</dd>" in text_of(page)
     tokens = await program.tokens()
     assert await world.caller(tokens["access_token"]) is not None
     fetched = [url for url, _, _ in world.stand_in.seen].count(CIMD)
     assert members(await program.refresh(tokens["refresh_token"]))["scope"] == "read"
     assert [url for url, _, _ in world.stand_in.seen].count(CIMD) == fetched
+
+
+async def test_the_host_of_metadata_is_shown_where_no_name_of_a_program_can_stand(world: World) -> None:
+    """Who registers chooses the name, and only who has the host can publish there."""
+    world.stand_in.documents[CIMD] = {"client_id": CIMD, "client_name": "App", "redirect_uris": [REDIRECT]}
+    imitator = await Program.registered(world, client_name="App, of app.example.com")
+    published, registered = await Program(world, CIMD).authorize(), await imitator.authorize()
+    assert "<bdi>App</bdi></dd>\n<dt>Its details are published at</dt><dd>app.example.com</dd>" in text_of(published)
+    assert "Its details are published at" not in text_of(registered)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ _PAGE: Final = """\
 _CONSENT: Final = """\
 <dl>
 <dt>The program calls itself</dt><dd><bdi>{name}</bdi></dd>
-<dt>It gets access to</dt><dd>{resource}</dd>
+{publisher}<dt>It gets access to</dt><dd>{resource}</dd>
 <dt>It may use</dt><dd>{scopes}</dd>
 <dt>You are sent back to</dt><dd>{place}</dd>
 </dl>
@@ -91,11 +91,12 @@ def consent_page(
         sealed: the ticket in the form.
         cookie: the header `Set-Cookie`.
     """
-    called = shown(client.name) or "(no name)"
     host = urlsplit(client_id).netloc
     scopes = "".join(f"<li>{escape(scope)}</li>" for scope in login.scopes)
     body = _CONSENT.format(
-        name=f"{called}, of {escape(host)}" if host else called,
+        name=shown(client.name) or "(no name)",
+        # Not beside the name: a program that registers could call itself "App, of app.example.com".
+        publisher=f"<dt>Its details are published at</dt><dd>{escape(host)}</dd>\n" if host else "",
         resource=escape(resource),
         scopes=f"<ul>{scopes}</ul>" if scopes else "what needs no scope",
         place=place_of(login.redirect_uri),
