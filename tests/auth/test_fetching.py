@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 import trio
 
 from trio_mcp.auth.addresses import Reach
-from trio_mcp.auth.fetching import FETCH_SECONDS, fetch
+from trio_mcp.auth.fetching import FETCH_SECONDS, MAX_LOOKUPS, fetch
 from trio_mcp.auth.replies import MAX_REPLY, Reply
 from trio_mcp.errors import AuthorizationError, AuthorizationErrorKind
 
@@ -50,18 +52,14 @@ class Stream(httpcore2.AsyncNetworkStream):
         pass
 
 
-class Names(trio.abc.HostnameResolver):
+class Names:
     """The names of the network; each look-up takes the next list of addresses."""
 
     def __init__(self, *answers: Iterable[str]) -> None:
         self.answers = [list(each) for each in answers]
 
-    async def getaddrinfo(self, host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
-        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return [(2, 1, 6, "", (address, port)) for address in found]
-
-    async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
-        raise NotImplementedError
+    async def look_up(self, host: str, port: int, limiter: object) -> list[str]:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +71,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 def serve(monkeypatch: pytest.MonkeyPatch, *pieces: bytes | None, names: Names | None = None) -> Network:
     network = Network(*pieces)
     monkeypatch.setattr(httpcore2, "TrioBackend", lambda: network)
-    trio.socket.set_custom_hostname_resolver(names or Names(["127.0.0.1"]))
+    monkeypatch.setattr("trio_mcp.auth.fetching.look_up", (names or Names(["127.0.0.1"])).look_up)
     return network
 
 
@@ -134,6 +132,34 @@ async def test_a_server_that_cannot_be_reached_is_unavailable(
 ) -> None:
     serve(monkeypatch, *pieces)
     await refused(URL, Reach.LOOPBACK, AuthorizationErrorKind.UNAVAILABLE)
+
+
+async def test_lookups_of_what_peers_name_leave_the_threads_of_the_program_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lookup cannot be cancelled: it keeps its thread for as long as the name servers of an attacker are silent."""
+    is_over, begun = threading.Event(), list[str]()
+
+    def silent(host: str, *_: Any, flags: int = 0, **__: Any) -> Any:
+        if flags & socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "not an address")
+        begun.append(host)
+        is_over.wait()
+        raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    async def ask(number: int) -> None:
+        with pytest.raises(AuthorizationError):
+            await fetch(f"https://slow-{number}.example/", Reach.PUBLIC, seconds=0.05)
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    try:
+        async with trio.open_nursery() as nursery:
+            for number in range(MAX_LOOKUPS + 5):
+                nursery.start_soon(ask, number)
+        assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+        assert len(begun) == MAX_LOOKUPS
+    finally:
+        is_over.set()
 
 
 @pytest.mark.parametrize("answers", [["10.0.0.1"], ["8.8.8.8", "10.0.0.1"], ["8.8.8.8", "::ffff:127.0.0.1"]])

@@ -7,11 +7,11 @@ find another one (DNS rebinding). TLS still verifies the name. Behind a proxy of
 from __future__ import annotations
 
 import json as json_text
+import socket
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from functools import cache
 from ipaddress import ip_address
-from socket import SOCK_STREAM
 from ssl import SSLContext
 from typing import Final, cast
 from urllib.parse import unquote, urlencode, urlsplit
@@ -29,6 +29,10 @@ from .uris import split_url
 
 FETCH_SECONDS: Final = 10.0
 """Seconds for a whole exchange, from the lookup of the name to the last byte of the body."""
+
+MAX_LOOKUPS: Final = 16
+"""Names from peers that are looked up at the same time."""
+_LOOKUPS: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("lookups for peers")
 
 OWN_HEADERS: Final = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "trio-mcp"}
 
@@ -156,7 +160,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to the first address of a host that accepts the connection, after all of them were checked."""
         host = host.removeprefix("[").removesuffix("]")
-        addresses = await resolve(host, port)
+        addresses = await resolve(host, port, None if self._reach is Reach.CONFIGURED else _peer_lookups())
         for address in addresses:
             check_address(address, host, self._reach)
         failure: Exception = httpcore2.ConnectError(f"{host} has no address")
@@ -168,7 +172,32 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         raise failure
 
 
-async def resolve(host: str, port: int) -> list[str]:
-    """Return the addresses of a host, in the order of the system. Raises `OSError` if it has none."""
-    found = await trio.socket.getaddrinfo(host, port, type=SOCK_STREAM)
+async def resolve(host: str, port: int, limiter: trio.CapacityLimiter | None = None) -> list[str]:
+    """Return the addresses of a host, in the order of the system. Raises `OSError` if it has none.
+
+    Args:
+        limiter: of the threads for names; by default that of all threads.
+    """
+    try:
+        return _addresses(host, port, socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return await look_up(host, port, limiter)
+
+
+async def look_up(host: str, port: int, limiter: trio.CapacityLimiter | None) -> list[str]:
+    """Return the addresses of a name. A cancel leaves the thread, which ends with the lookup. See `resolve`."""
+    return await trio.to_thread.run_sync(_addresses, host, port, limiter=limiter, abandon_on_cancel=True)
+
+
+def _addresses(host: str, port: int, flags: int = 0) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     return list(dict.fromkeys(str(ip_address(entry[4][0])) for entry in found))
+
+
+def _peer_lookups() -> trio.CapacityLimiter:
+    """Return the limiter for names that peers have named: one whose name servers are silent keeps its thread."""
+    try:
+        return _LOOKUPS.get()
+    except LookupError:
+        _LOOKUPS.set(trio.CapacityLimiter(MAX_LOOKUPS))
+        return _LOOKUPS.get()
