@@ -894,6 +894,18 @@ async def test_no_secret_is_in_a_log_a_repr_or_an_error(
             assert secret not in shown
 
 
+async def test_a_provider_that_repeats_a_secret_of_the_header_puts_it_in_no_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    urls = {name: f"https://login.example.com/{name}" for name in ("authorize_url", "token_url", "user_url")}
+    program = await Program.registered(World(monkeypatch, OAuthProvider("Example", basic=True, **urls), {"sub": "1"}))
+    code = await program.code()
+    program.world.stand_in.token_reply = answer({"error": "odd", "error_description": f"{SECRET} is wrong"}, 400)
+    assert failure(await program.redeem(code)) == (503, "temporarily_unavailable")
+    assert "odd" in caplog.text
+    assert SECRET not in caplog.text
+
+
 # What the objects cannot be made with.
 
 

@@ -56,6 +56,11 @@ def authenticated(
     return Authenticated(form, {"authorization": f"Basic {b64encode(pair.encode()).decode()}"})
 
 
+def sent_values(signed: Authenticated, registration: Registration) -> Mapping[str, str]:
+    """Return what was sent, which no error may repeat; a header has the secret in an encoding only."""
+    return {**signed.form, **signed.headers, "": registration.secret or ""}
+
+
 def method_for(registration: Registration, server: ServerMetadata) -> str:
     """Return how a client with a secret authenticates: as registered, else the first way that both know, else basic."""
     if registration.method in (BASIC, POST, NONE):

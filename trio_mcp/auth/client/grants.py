@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from ...base.values import JsonValue
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from ...types import JsonObject
-from .client_authentication import PrivateKey, authenticated
+from .client_authentication import PrivateKey, authenticated, sent_values
 from .discovery import ServerMetadata, server_metadata
 from .registration import Registration
 from .steps import Post, Steps, fetched, rejection, shown, text_member
@@ -97,11 +97,11 @@ def token_request(
     if reply.status == 429 or reply.status >= 500:
         raise AuthorizationError(f"the authorization server answered HTTP {reply.status}", kind=Kind.UNAVAILABLE)
     if reply.status != 200:
-        raise rejection("the token request", reply, sent=signed.form)
+        raise rejection("the token request", reply, sent=sent_values(signed, client.registration))
     document = reply.document("the answer to the token request", Kind.TOKEN)
     # GitHub rejects requests like this.
     if "error" in document and "access_token" not in document:
-        raise rejection("the token request", reply, sent=signed.form)
+        raise rejection("the token request", reply, sent=sent_values(signed, client.registration))
     return read_tokens(document, client, scope, before)
 
 
@@ -185,7 +185,7 @@ def enterprise_managed(
     endpoint = metadata.endpoint("token_endpoint", metadata.token_endpoint)
     reply = yield from fetched(Post(endpoint, form=signed.form, headers=signed.headers))
     if reply.status != 200:
-        raise rejection("the token exchange at the identity provider", reply, sent=signed.form)
+        raise rejection("the token exchange at the identity provider", reply, sent=sent_values(signed, there))
     document = reply.document("the answer of the identity provider", Kind.TOKEN)
     assertion = text_member(document, "access_token")
     if assertion is None or document.get("issued_token_type") != ID_JAG:

@@ -9,7 +9,7 @@ from ...errors import AuthorizationError
 from ..addresses import Reach, reach_from
 from ..fetching import fetch
 from ..uris import canonical, over_http, split_url
-from .client_authentication import authenticated
+from .client_authentication import authenticated, sent_values
 from .driver import Driver
 from .options import OAuth
 from .responses import challenge_in
@@ -79,4 +79,4 @@ def revoke_one(endpoint: str, login: Login, hint: str, token: str, now: float) -
     signed = authenticated(form, login.registration, login.server, None, now)
     reply = yield from fetched(Post(endpoint, form=signed.form, headers=signed.headers))
     if reply.status != 200:
-        raise rejection("the revocation", reply, sent=signed.form)
+        raise rejection("the revocation", reply, sent=sent_values(signed, login.registration))
