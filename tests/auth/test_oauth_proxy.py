@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+import trio
 from proxy_world import (
     COOKIE,
     FORM,
@@ -30,6 +31,7 @@ from proxy_world import (
     target_of,
     ticket_in,
 )
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Caller
 from trio_mcp.auth import (
@@ -46,7 +48,8 @@ from trio_mcp.auth import (
 )
 from trio_mcp.auth.proxy.sealed import Access, Box, Client, Code, Refresh, State, Ticket
 from trio_mcp.auth.replies import Reply
-from trio_mcp.http import HttpOptions
+from trio_mcp.base.shared_limits import FETCHED_CLIENTS
+from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
 from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing, from_base64url
 from trio_mcp.session.options import WORKPLACE, Workplace
@@ -452,9 +455,37 @@ async def test_nothing_is_fetched_for_a_client_id_that_is_no_url_of_metadata(wor
 
 
 async def test_only_some_metadata_is_fetched_at_a_time(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
-    monkeypatch.setattr("trio_mcp.auth.proxy.clients.MAX_FETCHES", 0)
+    monkeypatch.setattr("trio_mcp.auth.proxy.clients.FETCHED_CLIENTS", FETCHED_CLIENTS._replace(limit=0))
     busy = world.restarted(monkeypatch)
     assert is_page(await Program(busy, CIMD).authorize(), 503)
+
+
+async def test_an_address_that_names_metadata_which_never_comes_leaves_room_for_others(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    world.stand_in.documents[CIMD] = {"client_id": CIMD, "redirect_uris": [REDIRECT]}
+    pages: dict[str, HttpResponse] = {}
+
+    async def fetch(url: str, *more: Any, **options: Any) -> Reply:
+        if url != CIMD:
+            await trio.sleep_forever()
+        return await world.stand_in.fetch(url, *more, **options)
+
+    async def authorize(url: str, address: str) -> None:
+        query = urlencode(Program(world, url).request())
+        request = HttpRequest("GET", "/mcp/oauth/authorize", query, client=address)
+        pages[address] = await world.routes["/mcp/oauth/authorize", "GET"].handler(request)
+
+    monkeypatch.setattr("trio_mcp.auth.proxy.clients.fetch", fetch)
+    async with trio.open_nursery() as nursery:
+        # In IPv6 a client has a whole network.
+        for number in range(1, FETCHED_CLIENTS.limit + 1):
+            nursery.start_soon(authorize, "https://evil.example/silent", f"2001:db8::{number:x}")
+        await wait_all_tasks_blocked()
+        assert [page.status for page in pages.values()] == [503] * (FETCHED_CLIENTS.limit // 2)
+        await authorize(CIMD, "192.0.2.1")
+        nursery.cancel_scope.cancel()
+    assert ticket_in(pages["192.0.2.1"])
 
 
 # An authorization request that is wrong shows a page, and sends the browser nowhere.

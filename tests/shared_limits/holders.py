@@ -25,6 +25,10 @@ from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, HttpLimits, Server, ServiceOptions, TaskOptions
+from trio_mcp.auth.proxy import clients
+from trio_mcp.auth.proxy.rejections import Rejected
+from trio_mcp.auth.proxy.sealed import Box
+from trio_mcp.auth.replies import Reply
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.base.shared_limits import (
     ANSWERED_QUESTIONS,
@@ -32,6 +36,7 @@ from trio_mcp.base.shared_limits import (
     CONNECTIONS,
     EVENT_BYTES,
     EVENTS,
+    FETCHED_CLIENTS,
     FINISHED_BYTES,
     FINISHED_CALLS,
     FOLLOWED_RESOURCES,
@@ -61,6 +66,7 @@ from trio_mcp.base.shared_limits import (
 )
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import Encoded
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay import Backfill, RelayServer, host_links
 from trio_mcp.relay.proxies import proxy
 from trio_mcp.runtime import Account, Limits, MemoryBudget, open_supervisor
@@ -477,6 +483,35 @@ async def open_websocket(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
     return None if sent[0]["type"] == "websocket.accept" else str(sent[1]["body"])
 
 
+@asynccontextmanager
+async def fetched_clients() -> AsyncIterator[Hold]:
+    async def silent(*_: object, **__: object) -> Reply:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clients, "FETCHED_CLIENTS", FETCHED_CLIENTS._replace(limit=LIMIT))
+        patch.setattr(clients, "fetch", silent)
+        known = clients.Clients(Box(KeyRing.random(), "a"), "https://mcp.example.com")
+        async with trio.open_nursery() as nursery:
+
+            async def hold(caller: str | None) -> str | None:
+                refused: list[str] = []
+
+                async def find() -> None:
+                    try:
+                        await known.find("https://app.example.com/client.json", caller)
+                    except Rejected as error:
+                        refused.append(str(error))
+
+                nursery.start_soon(find)
+                await wait_all_tasks_blocked()
+                return refused[0] if refused else None
+
+            yield hold
+            nursery.cancel_scope.cancel()
+
+
 HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]]] = [
     (RUNNING_CALLS, lambda: calling("wait", actors=Limits(actors=LIMIT))),
     (RUNNING_CALLS, lambda: relaying(wait, Backfill(), actors=Limits(actors=LIMIT))),
@@ -502,6 +537,7 @@ HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Ho
     (ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING, legacy=True)),
     (ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING)),
     (STORED_RECORDS, stored_records),
+    (FETCHED_CLIENTS, fetched_clients),
 ]
 
 NEVER_ALONE = {SESSIONS, SSE_STREAMS, WEBSOCKETS, STORED_OUTCOMES, EVENTS, EVENT_BYTES, STORED_EVENT_BYTES}

@@ -13,8 +13,8 @@ from stage import Stage
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import ServiceOptions
+from trio_mcp.http.options import address_of, caller_at
 from trio_mcp.runtime import Limits
-from trio_mcp_transports.asgi.forwarded import address_of, caller_at
 from trio_mcp_transports.http import HttpLimits, asgi_app
 from trio_mcp_transports.hypercorn.worker import caller_of
 

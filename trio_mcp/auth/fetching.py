@@ -30,8 +30,8 @@ from .uris import split_url
 FETCH_SECONDS: Final = 10.0
 """Seconds for a whole exchange, from the lookup of the name to the last byte of the body."""
 
-MAX_LOOKUPS: Final = 16
-"""Names from peers that are looked up at the same time."""
+MAX_LOOKUPS: Final = 64
+"""Names from peers that are looked up at the same time. A lookup may go on for half a minute after its request was given up."""
 _LOOKUPS: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("lookups for peers")
 
 OWN_HEADERS: Final = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "trio-mcp"}

@@ -176,6 +176,13 @@ STORED_EVENT_BYTES: Final = SharedLimit(
     "bytes of events in a durable store", 256 * 1024 * 1024, EVENTS.refusal, identity=EVENTS.identity
 )
 
+FETCHED_CLIENTS: Final = SharedLimit(
+    "fetches of the metadata of OAuth clients",
+    16,
+    "a page with the status 503",
+    identity="an address",
+)
+
 SHARED_LIMITS: Final = (
     RUNNING_CALLS,
     PARKED_CALLS,
@@ -207,5 +214,6 @@ SHARED_LIMITS: Final = (
     EVENTS,
     EVENT_BYTES,
     STORED_EVENT_BYTES,
+    FETCHED_CLIENTS,
 )
 """All of them. The memory budget follows the same rule, and has its own message (`runtime/memory_budget.py`)."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -327,3 +327,30 @@ def network_of(name: str, option: str = "trusted_proxies") -> Network:
             f"{option}: {name!r:.80} is no address, no network and not {UNIX!r}: {error}; "
             "a name or '*' would trust what anybody can claim to be"
         ) from None
+
+
+IpAddress: TypeAlias = IPv4Address | IPv6Address
+CLIENT_NETWORK: Final = 64
+"""Bits of the network that a client has in IPv6."""
+
+
+def address_of(text: str) -> IpAddress | None:
+    """Return the address in `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1` or `[2001:db8::1]:80`; None in any other text."""
+    bare = text.strip()
+    if bare.startswith("["):
+        bare = bare[1:].partition("]")[0]
+    elif bare.count(":") == 1:
+        bare = bare.partition(":")[0]
+    try:
+        address = ip_address(bare)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+def caller_at(address: IpAddress) -> Hashable:
+    """Return the quota key of an address: in IPv6 its /64 network (RFC 6177)."""
+    if isinstance(address, IPv6Address):
+        return ip_network((address, CLIENT_NETWORK), strict=False)
+    return address

@@ -18,24 +18,18 @@ of them says is not believed.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from trio_mcp.http.options import UNIX, check_proxies, host_name
+from trio_mcp.http.options import UNIX, address_of, caller_at, check_proxies, host_name
 from trio_mcp.http.routes import PLAIN_PATH
 
 from .access import HttpRejection
 from .requests import Request
 
-IpAddress: TypeAlias = IPv4Address | IPv6Address
-
 MAX_ELEMENTS: Final = 32
 """Proxies in a row that are believed."""
-
-CLIENT_NETWORK: Final = 64
-"""Bits of the network that a client has in IPv6."""
 
 PAIR: Final = re.compile(
     r'\s*([-!#$%&\'*+.^_`|~0-9A-Za-z]++)=(?:"([^"\\]*+)"|([-!#$%&\'*+.^_`|~0-9A-Za-z:\[\]]*+))\s*([;,]|$)'
@@ -179,28 +173,6 @@ def standard_hops(headers: Mapping[str, str]) -> list[Hop]:
             hops.append(Hop(pairs.get("for"), pairs.get("proto"), pairs.get("host")))
             pairs = {}
     return hops
-
-
-def address_of(text: str) -> IpAddress | None:
-    """Return the address in `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1` or `[2001:db8::1]:80`; None in any other text."""
-    bare = text.strip()
-    if bare.startswith("["):
-        bare = bare[1:].partition("]")[0]
-    elif bare.count(":") == 1:
-        bare = bare.partition(":")[0]
-    try:
-        address = ip_address(bare)
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return mapped or address
-
-
-def caller_at(address: IpAddress) -> Hashable:
-    """Return the quota key of an address: in IPv6 its /64 network (RFC 6177)."""
-    if isinstance(address, IPv6Address):
-        return ip_network((address, CLIENT_NETWORK), strict=False)
-    return address
 
 
 def add_prefix(request: Request, prefix: str) -> None:

@@ -24,10 +24,11 @@ from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
 from trio_mcp.http import HttpOptions
+from trio_mcp.http.options import address_of, caller_at
 
 from ..asgi.adapter import Receive, Scope, Send
 from ..asgi.authentication import log_failures
-from ..asgi.forwarded import address_of, caller_at, trusted
+from ..asgi.forwarded import trusted
 from ..asgi.responses import HttpApp
 from .config import ALPN_PROTOCOLS, GuardedConfig, memory_of
 from .connection import Connection, close_stream

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 from urllib.parse import urlsplit
 
-import trio
-
-from ...errors import AuthorizationError
+from ...base.shared_limits import FETCHED_CLIENTS
+from ...errors import AuthorizationError, LimitExceeded
+from ...http.options import address_of, caller_at
+from ...runtime.quota import Quota
 from ...types import JsonObject, JsonValue
 from ..addresses import is_loopback, reach_from
 from ..fetching import fetch
@@ -20,8 +22,6 @@ MAX_REGISTERED: Final = 600
 """Characters of all redirect URIs of a client: they are in its client id, and so in a URL."""
 MAX_NAME: Final = 64
 METADATA_SECONDS: Final = 5.0
-MAX_FETCHES: Final = 16
-"""Requests for the metadata of clients at the same time: anyone can name a URL."""
 
 
 class Clients:
@@ -35,7 +35,8 @@ class Clients:
     def __init__(self, box: Box, resource: str) -> None:
         self._box = box
         self._reach = reach_from(urlsplit(resource).hostname or "")
-        self._fetches = trio.CapacityLimiter(MAX_FETCHES)
+        # Anyone can name a URL, and one that never answers.
+        self._fetches = Quota(FETCHED_CLIENTS)
 
     def register(self, document: JsonValue) -> JsonObject:
         """Return the answer to a registration (RFC 7591). Raises `Rejected`."""
@@ -54,10 +55,14 @@ class Clients:
         if not is_metadata_url(client_id) and self._box.open(Client, client_id) is None:
             raise Rejected("the client is not registered here; register it again", "invalid_client", 401)
 
-    async def find(self, client_id: str) -> Client:
-        """Return a client. Raises `Rejected`."""
+    async def find(self, client_id: str, browser: str | None) -> Client:
+        """Return a client. Raises `Rejected`.
+
+        Args:
+            browser: the address of the browser; None if it is not known.
+        """
         if is_metadata_url(client_id):
-            return await self._fetched(client_id)
+            return await self._fetched(client_id, _caller_at(browser))
         client = self._box.open(Client, client_id)
         if client is None:
             raise Rejected(
@@ -66,23 +71,28 @@ class Clients:
             )
         return client
 
-    async def _fetched(self, url: str) -> Client:
+    async def _fetched(self, url: str, caller: Hashable | None) -> Client:
         """Return the client that the document at its id describes (draft-ietf-oauth-client-id-metadata-document)."""
         try:
-            self._fetches.acquire_nowait()
-        except trio.WouldBlock:
-            raise Rejected("The server is busy. Try again in a moment.", status=503) from None
+            self._fetches.take(caller)
+        except LimitExceeded as error:
+            raise Rejected(f"The server is busy. Try again in a moment: {error}.", status=503) from None
         try:
             reply = await fetch(url, self._reach, seconds=METADATA_SECONDS)
             document = reply.document("the metadata of the client") if reply.status == 200 else {}
         except AuthorizationError:
             document = {}
         finally:
-            self._fetches.release()
+            self._fetches.give_back(caller)
         # It must name itself, so that a page that shows what others upload does not serve for a client.
         if document.get("client_id") != url:
             raise Rejected("The metadata of the program that sent you here cannot be read, or is not its own.")
         return _client_in(document)
+
+
+def _caller_at(client: str | None) -> Hashable | None:
+    address = None if client is None else address_of(client)
+    return client if address is None else caller_at(address)
 
 
 def is_metadata_url(client_id: str) -> bool:

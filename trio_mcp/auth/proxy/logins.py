@@ -51,7 +51,7 @@ class Logins:
     async def authorize(self, request: HttpRequest[Never]) -> HttpResponse:
         """Ask the user for consent, each time: the provider may log its user in without a question (GHSA-c2jp-c369-7pvx)."""
         one = parameters(request.query)
-        client = await self._issuer.clients.find(one.get("client_id", ""))
+        client = await self._issuer.clients.find(one.get("client_id", ""), request.client)
         if one.get("redirect_uri", "") not in client.redirect_uris:
             raise Rejected("The program wants you to be sent back to a place that it has not registered.")
         browser = self._browser(request) or secrets.token_urlsafe(24)
