@@ -403,6 +403,17 @@ async def test_telemetry_can_be_switched_off(exported: Exported) -> None:
     assert [span.name for span in exported.all] == ["in the thread"]
 
 
+async def test_a_provider_that_is_set_up_after_the_start_gets_the_spans_from_then_on(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    async with Client.connect(shop()) as client:
+        await client.call_tool("count")
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", exported.provider)
+        await client.call_tool("count")
+    assert {span.kind for span in exported.named("tools/call count")} == {SpanKind.CLIENT, SpanKind.SERVER}
+
+
 async def test_a_sampler_that_drops_everything_still_passes_the_context_on(
     exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,8 +88,17 @@ class Spans:
 
     def __init__(self) -> None:
         self._tracer = trace.get_tracer("trio_mcp")
-        self.is_idle = type(trace.get_tracer_provider()).__module__.startswith("opentelemetry.trace")
-        """No provider is set up: there are the spans of the API, which are not recorded."""
+        self._is_idle = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no provider is set up: there are the spans of the API, which are not recorded.
+
+        A program may set one up after its server has started; the tracer uses it from then on.
+        """
+        if self._is_idle:
+            self._is_idle = type(trace.get_tracer_provider()).__module__.startswith("opentelemetry.trace")
+        return self._is_idle
 
     def start(
         self, name: str, kind: str, attributes: Attributes, origin: Origin, start_time: int | None = None
