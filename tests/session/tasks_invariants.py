@@ -13,10 +13,13 @@ from tasks_rules import OPEN, OPEN_PER_OWNER, Rules
 from tasks_told import ROUNDING
 from trio.testing import wait_all_tasks_blocked
 
+from trio_mcp.session.tasks.elsewhere import CANCEL_SECONDS
+from trio_mcp.session.tasks.mail import WAIT_SECONDS
 from trio_mcp.session.tasks.record import TaskRecord
 
 PROMPT = ("tasks/get", "tasks/cancel", "tasks/list", "create")
-"""Requests that are answered at once; so are answers, but to questions that a restarted server has not asked again yet."""
+"""Requests that are answered at once; so are answers, but to questions that a restarted server has not asked again yet, and
+cancels, but of tasks that it has not taken over yet."""
 ANSWERS = ("tasks/update", "malformed")
 
 
@@ -36,11 +39,27 @@ class Machine(Rules):
             await self.boot()
         self.collect()
         self.check_world()
+        self.note_taken_over()
         if self.process.store.hang is None and not self.process.store.is_waiting:
             prompt = PROMPT if self.reboots else PROMPT + ANSWERS
-            late = [sent for sent in self.sent.values() if sent.about in prompt]
+            late = [sent for sent in self.sent.values() if sent.about in prompt and self.now() > sent.due]
             assert not late, f"no reply to {late}"
             self.check_tasks()
+
+    def send(self, sent: Sent, method: str, era: str, **params: object) -> Sent:
+        """Send a request. The cancel of a task that no process works on waits until one does, and is refused after a while."""
+        if sent.about == "tasks/cancel" and sent.view != "unknown" and self.is_left(sent.task):
+            sent.due = self.now() + CANCEL_SECONDS + WAIT_SECONDS
+        return super().send(sent, method, era, **params)
+
+    def note_taken_over(self) -> None:
+        """Let a cancel be answered at the next look at its task, now that the process works on the task, or it is over."""
+        for sent in self.sent.values():
+            if sent.about == "tasks/cancel" and not self.is_left(sent.task):
+                sent.due = min(sent.due, self.now() + WAIT_SECONDS)
+
+    def is_left(self, task: Task | None) -> bool:
+        return task is not None and any(left.id == task.id for left in self.left_tasks())
 
     def check_world(self) -> None:
         assert not self.world.failures, self.world.failures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from talk import Talk
@@ -64,6 +65,7 @@ class Sent:
         view: what its sender may know of the task when it is sent.
         values: the answers that it brings, by the numbers of their questions.
         is_repeat: it repeats another one under its key.
+        due: when its answer has to be there, on Trio's clock.
     """
 
     talk: Talk
@@ -73,6 +75,7 @@ class Sent:
     view: str = ""
     values: dict[int, str] = field(default_factory=dict)
     is_repeat: bool = False
+    due: float = -math.inf
 
 
 @dataclass(eq=False)

@@ -20,6 +20,8 @@ from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session import Peer
 from trio_mcp.session.envelope import Caller
+from trio_mcp.session.tasks.adoption import ADOPT_AGAIN_SECONDS
+from trio_mcp.session.tasks.elsewhere import CANCEL_SECONDS
 from trio_mcp.session.tasks.record import storage_key
 from trio_mcp.storage import Put, Record, StoreTimeout
 from trio_mcp.stores.sealed import record_place
@@ -137,6 +139,26 @@ async def test_a_store_that_fails_at_the_start_is_tried_again(
         await again.answer(True)
         await again.answer(True)
         assert (await again.result())["content"][0]["text"] == "1 accept accept"
+    assert (work.charged, work.runs) == (1, 2)
+
+
+@pytest.mark.parametrize("fails", ["claim", "late claim"])
+async def test_a_cancel_that_comes_before_the_task_is_taken_over_is_answered_when_it_is(
+    fails: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    disk, work = Disk(), Work()
+    async with Process(disk, work).task(ModernTask) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+    process = Process(disk, work)
+    fail_once(process.store, fails)
+    async with process.task(ModernTask, task.id) as again:
+        cancel = again.about("tasks/cancel")
+        await trio.sleep(ADOPT_AGAIN_SECONDS - 1)
+        assert again.talk.waiting() == []
+        with trio.fail_after(CANCEL_SECONDS - ADOPT_AGAIN_SECONDS):
+            assert (await again.reply(cancel))["result"]
+        assert await again.status() == "cancelled"
     assert (work.charged, work.runs) == (1, 2)
 
 
