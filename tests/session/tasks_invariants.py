@@ -100,18 +100,21 @@ class Machine(Rules):
         if not any(store.given_up for store in stores):
             return
         services = self.process.service.calls
-        for _ in range(10):
+        for _ in range(50):
             if (
                 min(store.next_time() for store in stores) == NEVER
                 and not len(services.settling)
                 and not any(task.is_saving for task in self.process.service.tasks)
                 and not self.left_tasks()
+                and not self.unread()
+                and not any(sent.about == "tasks/cancel" for sent in self.sent.values())
             ):
                 break
-            await self.pass_time(5)
+            await self.pass_time(1)
             await self.after_each()
         left = [stored for stored in self.left_tasks() if stored.node == services.node]
         assert not left, f"no process works on {left}"
+        assert not self.unread(), f"no process takes the answers to {self.unread()}"
         if self.left_tasks():
             # What a dead process was late with is taken over by the next one that starts.
             await self.act_restart()
@@ -126,6 +129,11 @@ class Machine(Rules):
         records = [opened_task(record) for (kind, _), record in self.disk.records.items() if kind == "task"]
         now = max(self.times()) + ROUNDING
         return [each for each in records if each.outcome is None and each.expires_at > now and each.id not in works]
+
+    def unread(self) -> list[Task]:
+        """Return the tasks that the process works on, and whose answers it has not taken yet."""
+        works = {task.record.id for task in self.process.service.tasks if task.version and not task.is_over}
+        return [task for task in self.tasks.values() if task.posted and task.id in works]
 
     async def repeat_settled(self, case: Case) -> None:
         """No key is blocked now: a repeat runs, joins, or hears the outcome or that it is not known."""

@@ -29,7 +29,8 @@ class Task:
         is_over: a caller has received the answer that it is cancelled, or too late to cancel.
         open: its open questions as a modern caller has seen them last: their numbers, by key.
         known: all of them, ever.
-        answered: the numbers of those whose answers were acknowledged.
+        posted: those whose answers were acknowledged, and wait in the store for the process that works on the task.
+        answered: the numbers of those whose answers were acknowledged and taken.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Task:
     is_over: bool = False
     open: dict[str, int] = field(default_factory=dict)
     known: dict[str, int] = field(default_factory=dict)
+    posted: dict[str, int] = field(default_factory=dict)
     answered: set[int] = field(default_factory=set)
 
     @property

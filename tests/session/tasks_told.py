@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import trio
@@ -14,6 +15,7 @@ from tasks_records import Asked, Round, Sent, Task
 
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
 from trio_mcp.protocol.revisions import OUTCOME_UNKNOWN, RELATED_TASK
+from trio_mcp.session.tasks.mail import MAIL_KIND, Letter
 from trio_mcp.session.tasks.record import TaskRecord, storage_key
 
 ENDS = {"completed": "done", "failed": "failed", "cancelled": "cancelled"}
@@ -107,6 +109,7 @@ class Told:
             self._reading = talk
             for message in messages:
                 self._hear(talk, message)
+        self._note_taken()
 
     def _hear(self, talk: Talk, message: Json) -> None:
         match message:
@@ -249,8 +252,8 @@ class Told:
             busy = sent.about == "tasks/update" and may_fail and error["code"] == SERVER_BUSY
             assert busy, f"{sent.about} failed: {error}"
         elif sent.about == "tasks/update":
+            self._note_acknowledged(task, sent.values)
             for each, value in sent.values.items():
-                task.answered.add(each)
                 # Of several that were on their way at once any may count.
                 if self.values_sent[task.case.number, each] == [value]:
                     self.world.work(task.case.number).expected[each] = value
@@ -258,6 +261,23 @@ class Told:
             self._see(task, sent.talk, result)
         else:
             assert sent.about == "tasks/cancel", (sent, result)
+
+    def _note_acknowledged(self, task: Task, numbers: Iterable[int]) -> None:
+        """Note which answers the store has for the process that works on the task; all others are taken."""
+        for key, number in task.known.items():
+            if number in numbers and self.has_letter(task, key):
+                task.posted[key] = number
+        task.answered.update(set(numbers) - set(task.posted.values()))
+
+    def _note_taken(self) -> None:
+        """Note which answers were taken since the last look: their questions are not asked again from now on."""
+        for task in self.tasks.values():
+            for key in [key for key in task.posted if not self.has_letter(task, key)]:
+                task.answered.add(task.posted.pop(key))
+
+    def has_letter(self, task: Task, key: str) -> bool:
+        """Return whether the disk has an answer to a question that the process of the task has not taken yet."""
+        return (MAIL_KIND, Letter(storage_key(task.id) or "", key).key) in self.disk.records
 
     def _hear_outcome(self, task: Task, result: Json | None, error: Json | None) -> None:
         if result is not None:

@@ -102,6 +102,22 @@ CANCEL_BEFORE_A_LATE_TAKE_OVER: Program = [
     ("restart", 0, 0, 0, 0),
     ("cancel", 0, 0, 0, 0),
 ]
+CANCEL_OF_A_TASK_THAT_GOES_ON_LATE: Program = [
+    ("start", 0, 0, 2, 0),
+    ("late", 3, 0, 0, 0),
+    ("start", 0, 0, 6, 0),
+    ("restart", 0, 0, 0, 0),
+    ("cancel", 0, 0, 0, 0),
+]
+ANSWER_BEFORE_A_LATE_TAKE_OVER: Program = [
+    ("start", 0, 0, 2, 0),
+    ("get", 0, 0, 0, 0),
+    ("late", 3, 0, 0, 0),
+    ("start", 0, 0, 2, 0),
+    ("crash", 0, 0, 0, 0),
+    ("restart", 0, 0, 0, 0),
+    ("update", 0, 0, 0, 0),
+]
 REPEAT_GOES_BEFORE_THE_QUESTION: Program = [
     ("start", 0, 4, 42, 0),
     ("repeat", 0, 1, 0, 0),
@@ -122,5 +138,7 @@ def test_any_program_of_tasks_crashes_and_clock_jumps_is_consistent_with_earlier
 @example(LATE_ANSWER_ON_STREAM)
 @example(LATE_CREATION_AFTER_CLOCK_STEP)
 @example(CANCEL_BEFORE_A_LATE_TAKE_OVER)
+@example(CANCEL_OF_A_TASK_THAT_GOES_ON_LATE)
+@example(ANSWER_BEFORE_A_LATE_TAKE_OVER)
 def test_any_program_with_writes_that_time_out_and_are_made_later_does_nothing_twice(program: Program) -> None:
     run_program(program)
