@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from trio_mcp.session.envelope import Caller
 from trio_mcp.session.tasks.adoption import ADOPT_AGAIN_SECONDS
 from trio_mcp.session.tasks.elsewhere import CANCEL_SECONDS
 from trio_mcp.session.tasks.record import storage_key
-from trio_mcp.storage import Put, Record, StoreTimeout
+from trio_mcp.storage import Change, Put, Record, StoreTimeout
 from trio_mcp.stores.sealed import record_place
 
 
@@ -160,6 +161,36 @@ async def test_a_cancel_that_comes_before_the_task_is_taken_over_is_answered_whe
             assert (await again.reply(cancel))["result"]
         assert await again.status() == "cancelled"
     assert (work.charged, work.runs) == (1, 2)
+
+
+async def test_a_question_is_answered_between_the_end_of_a_process_and_the_take_over_of_its_task(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    process = Process(disk, work)
+    async with process.task(ModernTask, graceful=True) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        make_cancelled_writes(process.store)
+    process = Process(disk, work)
+    fail_once(process.store, "claim")
+    async with process.task(ModernTask, task.id) as again:
+        await again.answer(True)
+        await trio.sleep(10)
+        await again.answer(True)
+        assert (await again.result())["content"][0]["text"] == "1 accept accept"
+    assert (work.charged, work.runs) == (1, 2)
+
+
+def make_cancelled_writes(store: CrashingStore) -> None:
+    """Let the store make a write also if its task is cancelled meanwhile, as a store over a network may."""
+    work = store.write
+
+    async def write(changes: Sequence[Change]) -> None:
+        with trio.CancelScope(shield=True):
+            await work(changes)
+
+    store.write = write  # type: ignore[method-assign]
 
 
 def fail_once(store: CrashingStore, what: str) -> None:

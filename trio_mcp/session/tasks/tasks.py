@@ -252,8 +252,11 @@ class Tasks:
             task.shown = task.shown._replace(updated_at=task.record.updated_at)
             self._announce(task)
         elif not task.is_over:
-            task.record = task.record._replace(asked=asked)
-            self._saver.save(task)
+            # What is withdrawn as this process ends stays asked: an answer that comes before the next one has taken the task over
+            # would else be one to an unknown key, which is acknowledged and dropped.
+            if task.work is None or not self._continues_elsewhere(task.work.actor.reason):
+                task.record = task.record._replace(asked=asked)
+                self._saver.save(task)
             # A stream on which it is asked waits for no other process.
             task.wake()
         self._unattended.note(task)
