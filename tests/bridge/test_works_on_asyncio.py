@@ -40,6 +40,7 @@ TRIO_ONLY = {
     "McpApp.serving": "what the lifespan serves with, on Trio",
     "McpApp.respond": "on Trio, as every request is served",
     "McpApp.serve_forwarded": "for links between workers, on Trio",
+    "McpApp.hand_over": "for a worker that is replaced, on Trio",
     "McpApp.stop": "for the first request of a mounted application, on Trio",
     "McpApps.__call__": "asks where it runs, and serves there",
     "McpApps.lifespan": "asks where it runs",

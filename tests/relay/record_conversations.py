@@ -6,7 +6,7 @@ PYTHONPATH=tests:tests/transports python tests/relay/record_conversations.py
 from __future__ import annotations
 
 import trio
-from conversations import conversations
+from proxied_conversations import conversations
 from recorded import RECORD, packed, played
 
 

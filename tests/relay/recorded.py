@@ -18,9 +18,9 @@ from typing import Any, Final
 import trio
 import trio.testing
 from asgi_peer import AsgiPeer, served
-from conversations import Conversation
 from conversing import HttpTalk, PipeTalk, SocketTalk, Talk
 from far_wire import STATE, FarWire
+from proxied_conversations import Conversation
 from relaying import Json, Line, Model
 
 from trio_mcp.protocol.revisions import TASKS_EXTENSION

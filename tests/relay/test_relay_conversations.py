@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from conversations import Conversation, conversations
+from proxied_conversations import Conversation, conversations
 from recorded import RECORD, packed, played, unpacked
 
 RECORDED = unpacked(RECORD.read_text())

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from conversations import Conversation, opening
 from conversing import Talk
 from far_wire import FarWire
+from proxied_conversations import Conversation, opening
 from recorded import begun
 from relaying import SECONDS, Json, initialized, modern, relayed
 from test_relay_eras import translated

@@ -122,7 +122,7 @@ def _client_in(document: JsonValue) -> Client:
 
 
 def _redirect_uri(uri: JsonValue) -> str:
-    """Return a redirect URI: https, or http on this machine (L-AUTH-6s), without a fragment (RFC 6749, 3.1.2)."""
+    """Return a redirect URI: https, or http on this machine (RFC 8252, 7.3), without a fragment (RFC 6749, 3.1.2)."""
     try:
         parts = split_url(uri) if isinstance(uri, str) else None
     except ValueError:
