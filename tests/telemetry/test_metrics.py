@@ -18,6 +18,7 @@ from opentelemetry.sdk.metrics.export import Histogram, InMemoryMetricReader, Me
 from talk import talk_to
 
 from trio_mcp import Client, Context, PeerError, Server, accept, configure_logging
+from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
 from trio_mcp.session import ServiceOptions
@@ -109,6 +110,23 @@ async def test_what_no_server_has_is_one_series(measured: Measured) -> None:
                 await client.call_tool(f"sell{number}")
     names = [each.get("gen_ai.tool.name") for each in measured.durations("mcp.server.operation.duration")]
     assert [name for name in names if name] == ["_other"]
+
+
+async def test_the_codes_of_a_peer_that_no_specification_has_are_one_series(measured: Measured) -> None:
+    server = Server("codes")
+
+    @server.prompt
+    def fail(code: str) -> str:
+        raise RemoteProtocolError("no", code=int(code))
+
+    async with Client.connect(server) as client:
+        for code in ("-32000", *map(str, range(20)), "-32769"):
+            with pytest.raises(PeerError):
+                await client.get_prompt("fail", {"code": code})
+    for side in ("server", "client"):
+        failed = [each for each in measured.durations(f"mcp.{side}.operation.duration") if "error.type" in each]
+        assert sorted(str(each["error.type"]) for each in failed) == ["-32000", "_OTHER"]
+        assert all(each["error.type"] == each["rpc.response.status_code"] for each in failed)
 
 
 async def test_the_attributes_of_durations_are_those_that_are_listed(measured: Measured) -> None:

@@ -8,18 +8,21 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from exported import Exported, attributes, id_of, is_linked
-from opentelemetry import baggage, context, trace
+from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from talk import talk_to
 
 from trio_mcp import Client, Context, PeerError, RequestTimeout, Server, ToolError, accept, proxy
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.relay import Backfill, RelayServer
@@ -365,6 +368,41 @@ async def test_baggage_reaches_the_code_of_a_call_is_bounded_and_is_no_attribute
     assert "blue" not in exported.text
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        meta(baggage="x," * 2000),
+        meta(baggage="a b=1," * 600),
+        meta(baggage="a=é," * 600),
+        meta(baggage=",".join(f"k{n}=1" for n in range(400))),
+        meta(baggage="a=1;" + "=;" * 1000),
+        meta(baggage="a=1,b"),
+        meta(baggage="a=  ;" * 800 + "\n"),
+        meta(traceparent=PARENT, tracestate="x," * 200),
+        meta(traceparent=PARENT, tracestate="a=\n"),
+        meta(traceparent=PARENT, tracestate="A=1"),
+    ],
+)
+async def test_a_peer_cannot_fill_the_log_with_a_malformed_baggage_or_tracestate(
+    exported: Exported, caplog: pytest.LogCaptureFixture, members: dict[str, str]
+) -> None:
+    await served_with(exported, members)
+    assert [record.name for record in caplog.records if record.name.startswith("opentelemetry")] == []
+
+
+@pytest.mark.parametrize("text", ["a=1", "a=1, b=2 ,c=%20x;p;q=1", "a="])
+async def test_wellformed_baggage_is_kept(exported: Exported, text: str) -> None:
+    server, found = Server("bag"), []
+
+    @server.tool
+    async def look() -> None:
+        found.append(set(baggage.get_all()))
+
+    async with talk_to(server) as talk:
+        await talk.reply_to(talk.ask("tools/call", meta=meta(baggage=text), name="look", arguments={}))
+    assert found == [{item.partition("=")[0].strip() for item in text.split(",")}]
+
+
 async def test_a_client_sends_its_context_and_baggage(exported: Exported) -> None:
     server, found = Server("meta"), []
 
@@ -482,6 +520,44 @@ async def test_what_the_program_has_set_up_may_raise_and_is_counted(
         await talk.reply_to(talk.ask("tools/call", name="count", arguments={}))
         assert telemetry.failures == 1
     assert "telemetry failed" in caplog.text
+
+
+@both_eras
+async def test_a_propagator_that_raises_fails_no_task(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, era: str
+) -> None:
+    class Broken(TraceContextTextMapPropagator):
+        def extract(self, *_args: object, **_options: object) -> context.Context:
+            raise RuntimeError("propagator")
+
+    monkeypatch.setattr(propagate, "propagators", Broken())
+    async with Client.connect(shop(), mode=era) as client:
+        assert (await client.call_tool("work", task=True)).data == "done"
+
+
+@pytest.mark.parametrize("value", [b"bytes", 1, None, ["list"]])
+async def test_a_propagator_that_writes_no_text_fails_no_request(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, value: object
+) -> None:
+    class Odd(TraceContextTextMapPropagator):
+        def inject(self, carrier: Any, *_args: object, **_options: object) -> None:
+            carrier["baggage"] = value
+
+    monkeypatch.setattr(propagate, "propagators", Odd())
+    async with Client.connect(shop()) as client:
+        assert (await client.call_tool("count")).data == 1
+
+
+async def test_a_span_that_cannot_be_renamed_fails_no_request(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object) -> None:
+        raise RuntimeError("span")
+
+    monkeypatch.setattr("opentelemetry.sdk.trace._Span.update_name", fail)
+    async with talk_to(shop()) as talk:
+        reply = await talk.reply_to(talk.ask("tools/call", name="sell", arguments={}))
+    assert reply["error"]["code"] == INVALID_PARAMS
 
 
 UNUSED = """

@@ -19,6 +19,8 @@ Attributes: TypeAlias = dict[str, Value]
 
 OTHER: Final = "_other"
 """Stands for a name that the server does not have."""
+OTHER_ERROR: Final = "_OTHER"
+"""Stands for the code of an error; the value of `error.type` for all that an instrumentation does not know."""
 TOOL_ERROR: Final = "tool_error"
 MAX_TEXT: Final = 256
 """Characters of a text of a peer in a span."""
@@ -37,6 +39,8 @@ NAMED: Final[Mapping[str, str]] = {"tools/call": "gen_ai.tool.name", "prompts/ge
 
 REFUSALS: Final = frozenset({-32700, -32600, METHOD_NOT_FOUND, INVALID_PARAMS, RESOURCE_NOT_FOUND})
 """Codes of answers to requests that could not be served; at a server they are no errors."""
+RESERVED: Final = range(-32768, -31999)
+"""The codes that JSON-RPC reserves; MCP has its own among them."""
 UNNAMED: Final = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 """Codes after which it is not known whether there is what the request named."""
 
@@ -86,6 +90,14 @@ def status_of(error: ErrorDetail, *, is_server: bool) -> Attributes:
     """Return the attributes of an answer with an error."""
     code = str(error.code)
     return {STATUS_CODE: code} if is_server and error.code in REFUSALS else {STATUS_CODE: code, ERROR_TYPE: code}
+
+
+def measured(attributes: Attributes) -> Attributes:
+    """Return the attributes of a request for its metrics: a code that JSON-RPC does not reserve, which a peer chooses, is one."""
+    code = attributes.get(STATUS_CODE)
+    if code is None or int(code) in RESERVED:
+        return attributes
+    return {name: OTHER_ERROR if name in {STATUS_CODE, ERROR_TYPE} else value for name, value in attributes.items()}
 
 
 def session_attributes(version: str, network: Mapping[str, Value], error: str | None) -> Attributes:

@@ -34,6 +34,7 @@ from .conventions import (
     UNNAMED,
     Attributes,
     Value,
+    measured,
     status_of,
 )
 
@@ -216,8 +217,6 @@ class Operation:
         if self._role is SERVES and error.code in UNNAMED and NAMED.get(method) in self.attributes:
             self.attributes[NAMED[method]] = OTHER
             self.name = f"{method} {OTHER}"
-            if self.span is not None:
-                self.span.update_name(self.name)
 
     def end(self, details: Mapping[str, Value] | None = None) -> None:
         """End the span, and record the duration, once.
@@ -236,7 +235,7 @@ class Operation:
         except Exception as error:  # noqa: BLE001  span processors and exporters are the program's
             owner.failed(error)
         if self._role.metric:
-            owner.record(self._role.metric, self._ended - self.began, self.attributes)
+            owner.record(self._role.metric, self._ended - self.began, measured(self.attributes))
 
     def _end_span(self, span: AnySpan, details: Mapping[str, Value] | None) -> None:
         shown, now = self._shown, {**self.attributes, **self.details, **(details or {})}
@@ -244,6 +243,8 @@ class Operation:
         new = {name: value for name, value in now.items() if shown.get(name) != value}
         if new:
             span.set_attributes(new)
+        if OTHER in new.values():
+            span.update_name(self.name)
         if ERROR_TYPE in self.attributes:
             telemetry.spans.mark_failed(span, self._description)
         span.end()

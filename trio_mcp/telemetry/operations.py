@@ -75,8 +75,8 @@ class Telemetry:
         self.failures = 0
         self._process = process
         self._records = RepeatedRecords(logger)
-        self._first_legs: dict[str, str] = {}
-        """The first request of a call in rounds, by the state that the next one carries."""
+        self._first_legs: dict[int, str] = {}
+        """The first request of a call in rounds, by the hash of the state that the next one carries, which may be long."""
 
     @property
     def is_idle(self) -> bool:
@@ -168,7 +168,10 @@ class Telemetry:
         """
         operation = Operation(self, WORKS, f"{label} {target}".rstrip(), {})
         if self.spans is not None and meta:
-            operation.origin = self.spans.origin_of_work(meta)
+            try:
+                operation.origin = self.spans.origin_of_work(meta)
+            except Exception as error:  # noqa: BLE001  as in `serving`
+                self.failed(error)
         return operation
 
     # requests that are sent
@@ -180,14 +183,14 @@ class Telemetry:
         if self.is_idle and not telemetry.spans.has_context():
             return None
         operation = self._request(SENDS, method, params, version, network or {})
-        first = self._first_legs.pop(getattr(params, "request_state", None) or "", None)
+        first = self._first_legs.pop(hash(getattr(params, "request_state", None)), None)
         operation.start(first, attach=False)
         return operation
 
     def remember(self, state: str, first: str | None) -> None:
         """Remember which request the one that will carry this state follows."""
         if first:
-            self._first_legs[state] = first
+            self._first_legs[hash(state)] = first
             if len(self._first_legs) > MOST_LEGS:
                 del self._first_legs[next(iter(self._first_legs))]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextvars import Token
+from re import Pattern
 from typing import Final, NamedTuple, TypeAlias
 
 from opentelemetry import baggage, context, propagate, trace
@@ -20,6 +22,20 @@ Attached: TypeAlias = Token[Context]
 
 LONGEST: Final[Mapping[str, int]] = {"traceparent": 256, "tracestate": 512, "baggage": 4096}
 """The members of `_meta` that carry a context, and the most characters of each; a longer one is dropped."""
+
+# Possessive, so that a peer's text takes a time that grows with its length alone.
+_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+_VALUE: Final = r"[!#-+\--:<-\[\]-~]*+"
+_IS: Final = rf"[ \t]*+=[ \t]*+{_VALUE}"
+_PAIR: Final = rf"[ \t]*+{_NAME}{_IS}(?:[ \t]*+;[ \t]*+{_NAME}(?:{_IS})?+)*+[ \t]*+"
+_KEY: Final = r"[a-z][a-z0-9_\-*/]{0,255}+|[a-z0-9][a-z0-9_\-*/]{0,240}+@[a-z][a-z0-9_\-*/]{0,13}+"
+_VISIBLE: Final = r"[!-+\--<>-~]++"
+_STATE: Final = rf"[ \t]*+(?:{_KEY})=(?=[^,]{{1,256}}(?:,|\Z)) *+{_VISIBLE}(?: ++{_VISIBLE})*+"
+WELLFORMED: Final[Mapping[str, Pattern[str]]] = {
+    "baggage": re.compile(rf"{_PAIR}(?:,{_PAIR}){{0,179}}+"),
+    "tracestate": re.compile(rf"{_STATE}(?:,{_STATE}){{0,31}}+"),
+}
+"""By W3C Baggage and Trace Context. The rest is dropped: propagators log each malformed member, and a peer could fill the log."""
 
 
 class CallSpan(Span):
@@ -165,11 +181,13 @@ def with_baggage_of(sent: Context) -> Context:
 
 
 def extracted(carrier: Mapping[str, object]) -> Context | None:
-    """Return the context in what a peer has sent; None if there is none that can be read. What is too long is dropped."""
+    """Return the context in what a peer has sent; None if there is none. What is too long or malformed is dropped."""
     kept = {
         name: value
         for name, most in LONGEST.items()
-        if isinstance(value := carrier.get(name), str) and len(value) <= most
+        if isinstance(value := carrier.get(name), str)
+        and len(value) <= most
+        and (name not in WELLFORMED or WELLFORMED[name].fullmatch(value))
     }
     return propagate.extract(kept, Context()) if kept else None
 
@@ -178,9 +196,13 @@ def written(span: Span | None) -> dict[str, str]:
     """Return the members of `_meta` for the context of a span; None for the current one."""
     if span is None and not has_context():
         return {}
-    carrier: dict[str, str] = {}
+    carrier: dict[str, object] = {}
     propagate.inject(carrier, None if span is None else trace.set_span_in_context(span))
-    return {name: value for name, value in carrier.items() if len(value) <= LONGEST.get(name, 0)}
+    return {
+        name: value
+        for name, most in LONGEST.items()
+        if isinstance(value := carrier.get(name), str) and len(value) <= most
+    }
 
 
 def traceparent(span: Span) -> str:
