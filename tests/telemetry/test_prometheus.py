@@ -124,6 +124,10 @@ FAR = ("10.1.2.3", 5000)
         (True, HERE, {"origin": "http://shop:8000"}, 403),
         (True, HERE, {"sec-fetch-site": "same-origin"}, 403),
         (True, HERE, {"x-forwarded-for": "10.1.2.3"}, 403),
+        (True, HERE, {"forwarded": "for=10.1.2.3"}, 403),
+        (True, HERE, {"x-forwarded-host": "shop.example"}, 403),
+        (True, HERE, {"x-real-ip": "10.1.2.3"}, 403),
+        (True, HERE, {"via": "1.1 proxy"}, 403),
         (Metrics(token="s3cret"), FAR, TOKEN, 200),
         (Metrics(token="s3cret"), HERE, {}, 401),
         (Metrics(token="s3cret"), HERE, {"authorization": "Bearer s3cre"}, 401),
@@ -145,6 +149,32 @@ async def test_the_page_is_for_scrapers_with_the_token_or_in_the_network(
         reply = await scrape(peer, headers, client)
     assert reply.status == status
     assert (b"trio_mcp_calls" in reply.body) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("proxies", "networks", "forwarded", "status"),
+    [
+        (["10.9.9.9"], None, "10.1.2.3", 403),
+        (["10.9.9.9"], None, "127.0.0.1", 403),
+        (["127.0.0.1"], None, "10.1.2.3", 403),
+        (["127.0.0.1"], None, "127.0.0.1", 403),
+        (["127.0.0.1"], ["10.1.0.0/16"], "10.1.2.3", 200),
+        (["127.0.0.1"], ["10.1.0.0/16"], "10.1.2.3, 10.2.2.3", 403),
+        (["127.0.0.1"], ["10.1.0.0/16"], "10.2.2.3", 403),
+        (["127.0.0.1"], ["10.1.0.0/16"], "unknown", 403),
+    ],
+)
+async def test_a_request_through_a_proxy_reads_the_metrics_if_a_network_is_named(
+    proxies: list[str], networks: list[str] | None, forwarded: str, status: int
+) -> None:
+    async with served(asgi_app(shop(Metrics(networks=networks), trusted_proxies=proxies))) as peer:
+        assert (await scrape(peer, {"x-forwarded-for": forwarded}, HERE)).status == status
+
+
+async def test_a_page_of_a_name_that_points_at_this_machine_reads_no_metrics() -> None:
+    browser = {"host": "evil.example:8000", "accept-language": "en", "user-agent": "Mozilla/5.0"}
+    async with served(asgi_app(shop())) as peer:
+        assert (await scrape(peer, browser, HERE)).status == 403
 
 
 async def test_the_page_does_not_depend_on_the_authentication_of_the_server() -> None:

@@ -36,9 +36,12 @@ ANSWER_SECONDS: Final = 2.0
 """For how long another worker is waited for."""
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of the metrics of one worker."""
-FORWARDED: Final = ("forwarded", "x-forwarded-for")
+FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+"""Headers that proxies add, of which any may be the only one."""
 BROWSER: Final = ("origin", "sec-fetch-site")
 """Headers that browsers send, and scrapers do not: a page must not read metrics, by whatever name it reaches the server."""
+ANY_BROWSER: Final = (*BROWSER, "accept-language")
+"""With one that browsers send over plain HTTP as well, to a name that an attacker has pointed at this machine (DNS rebinding)."""
 
 
 class MetricsPage:
@@ -123,13 +126,19 @@ class MetricsPage:
         if access.token is not None:
             given = request.headers.get("authorization", "")
             if not hmac.compare_digest(given.encode(), f"Bearer {access.token}".encode()):
-                return HttpResponse("The metrics need their token.", 401, headers={"www-authenticate": "Bearer"})
-        if any(name in request.headers for name in BROWSER):
+                text = "The metrics need their token: send `Authorization: Bearer TOKEN`."
+                return HttpResponse(text, 401, headers={"www-authenticate": "Bearer"})
+        if any(name in request.headers for name in (BROWSER if access.token else ANY_BROWSER)):
             return HttpResponse("The metrics are not for web pages.", 403)
         if access.token is None or access.networks is not None:
-            passed_on = not self._believes_proxies and any(name in request.headers for name in FORWARDED)
+            # A proxy on this machine that is not trusted looks as this machine does, also if another one is trusted.
+            takes_proxies = self._believes_proxies and access.networks is not None
+            passed_on = not takes_proxies and any(name in request.headers for name in FORWARDED)
             if passed_on or not self._is_near(request.client):
-                return HttpResponse("The metrics are for other addresses.", 403)
+                text = (
+                    "The metrics are for other addresses: set a token, or name this network in Metrics(networks=...)."
+                )
+                return HttpResponse(text, 403)
         return None
 
     def _is_near(self, client: str | None) -> bool:
