@@ -22,7 +22,7 @@ FUZZ_SECONDS ?= 120
 CHAOS_SECONDS ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cast test test-pythons test-wires packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint clean
+.PHONY: help demo cast dashboard test test-pythons test-wires packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -34,6 +34,9 @@ demo: $(STAMPS)/run  ## see it work
 
 cast: $(STAMPS)/run  ## record the demonstration as docs/pictures/demo.svg
 	$(BIN)/python docs/pictures/cast.py
+
+dashboard: $(STAMPS)/bench $(STAMPS)/run  ## draw docs/pictures/dashboard.svg from a run of two minutes (prometheus has to be there)
+	PYTHONPATH=tests $(BIN)/python docs/pictures/dashboard.py
 
 test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each wire
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(IN_MEMORY)

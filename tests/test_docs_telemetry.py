@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
@@ -71,6 +73,15 @@ def test_every_metric_is_on_the_page() -> None:
 def test_the_alerts_on_the_page_are_those_of_the_rules() -> None:
     rules = yaml.safe_load((ROOT / "docs" / "deploy" / "prometheus-alerts.yaml").read_text())["groups"][0]["rules"]
     assert re.findall(r"^\| `(Mcp\w+)` \|", METRICS.text, re.MULTILINE) == [rule["alert"] for rule in rules]
+
+
+def test_the_picture_of_the_dashboard_has_every_panel_and_is_small() -> None:
+    picture = ROOT / "docs" / "pictures" / "dashboard.svg"
+    assert f"({picture.relative_to(ROOT / 'docs')})" in METRICS.text
+    drawn = {"".join(each.itertext()) for each in ET.parse(picture).iter() if each.tag.endswith("}text")}
+    panels = json.loads((ROOT / "docs" / "deploy" / "grafana-dashboard.json").read_text())["panels"]
+    assert {panel["title"] for panel in panels} <= drawn
+    assert picture.stat().st_size < 60_000
 
 
 def test_the_options_on_the_page_are_those_of_the_code() -> None:
