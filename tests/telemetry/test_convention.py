@@ -135,7 +135,7 @@ async def test_spans_equal_those_of_the_official_sdk(
     async with official(mode) as client:
         exported.clear()
         await use(client)
-    # Its server makes spans of notifications too, which ours does not.
+    # That of `notifications/initialized` may begin before or after the clear.
     requests = [span for span in exported.all if not span.name.startswith("notifications/")]
     theirs = {(shown(span)[0], span.kind): span for span in requests}
     async with ours(mode=era) as client:
@@ -151,3 +151,20 @@ async def test_spans_equal_those_of_the_official_sdk(
         if name != "tools/call fail" or key[1] is SpanKind.SERVER:
             assert status is of_sdk_status, name
         assert exported.above(mine[key])[:1] == ([f"CLIENT {name}"] if key[1] is SpanKind.SERVER else [])
+
+
+async def test_the_span_of_a_notification_equals_that_of_the_official_sdk(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    otel = pytest.importorskip("mcp.shared._otel", reason="the official SDK is not installed")
+    monkeypatch.setattr(otel, "_tracer", exported.provider.get_tracer("mcp-python-sdk"))
+    async with official("legacy") as client:
+        await client.list_tools()
+    theirs = exported.one("notifications/initialized")
+    exported.clear()
+    async with ours(mode="legacy") as client:
+        await client.list_tools()
+    mine = exported.one("notifications/initialized")
+    assert mine.kind is theirs.kind is SpanKind.SERVER
+    assert shown(mine) == shown(theirs)
+    assert mistakes(attributes(mine), of_span("SERVER")) == []

@@ -19,6 +19,7 @@ cancellation overtakes all work.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -198,11 +199,7 @@ class ServerSession:
             case ReplyIn(request_id, result):
                 self._asks.deliver(request_id, result, size)
             case NotificationIn(method, params):
-                unknown = self.service.offers.unknown
-                if method == "notifications/initialized":
-                    self._state.initialized()
-                elif unknown is not None and isinstance(params, UnknownParams):
-                    unknown.take(method, params)
+                self._notified(method, params)
             case Rejected(error):
                 self._records = self._records or RepeatedRecords(logger, self.service.records)
                 self._records.log("a message was dropped: %s", error)
@@ -212,6 +209,17 @@ class ServerSession:
                     self.service.calls.stray_replies[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
         return None
+
+    def _notified(self, method: str, params: Model) -> None:
+        unknown, telemetry, operation = self.service.offers.unknown, self.service.calls.telemetry, None
+        # The name of one that no revision has is the client's to choose.
+        if telemetry is not None and not telemetry.is_idle and not isinstance(params, UnknownParams):
+            operation = telemetry.taking(method, params, self.connection.terms.codec.revision.name, self.network)
+        with operation or nullcontext():
+            if method == "notifications/initialized":
+                self._state.initialized()
+            elif unknown is not None and isinstance(params, UnknownParams):
+                unknown.take(method, params)
 
     def resume(
         self,

@@ -55,6 +55,7 @@ class Role(NamedTuple):
 
 SERVES: Final = Role("SERVER", "mcp.server.operation.duration")
 SENDS: Final = Role("CLIENT", "mcp.client.operation.duration")
+TAKES: Final = Role("SERVER")
 WORKS: Final = Role("INTERNAL")
 
 

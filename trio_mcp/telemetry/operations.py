@@ -26,7 +26,7 @@ from .conventions import (
     session_attributes,
     target_of,
 )
-from .operation import SENDS, SERVES, WORKS, Operation, Role
+from .operation import SENDS, SERVES, TAKES, WORKS, Operation, Role
 
 if TYPE_CHECKING:
     from .spans import Spans
@@ -149,15 +149,23 @@ class Telemetry:
     async def _answer(self, method: str, params: Model, answering: Awaitable[T]) -> T:
         if self.is_idle:
             return await answering
-        operation = self._request(SERVES, method, params, "", {})
+        with self._started_below(params, self._request(SERVES, method, params, "", {})):
+            return await answering
+
+    def taking(self, method: str, params: Model, version: str, network: Mapping[str, Value]) -> Operation:
+        """Return the operation of a notification that came now; it has a span, and is no request in the metrics."""
+        attributes = request_attributes(method, "", version, network)
+        return self._started_below(params, Operation(self, TAKES, method, attributes))
+
+    def _started_below(self, params: Model, operation: Operation) -> Operation:
+        """Start an operation below the context in the `_meta` of its params."""
         if self.spans is not None:
             try:
                 found = telemetry.spans.extracted(getattr(params, "meta", None) or {})
                 operation.origin = telemetry.spans.Origin(found)
             except Exception as error:  # noqa: BLE001  as in `serving`
                 self.failed(error)
-        with operation.start():
-            return await answering
+        return operation.start()
 
     def working(self, label: str, target: str, meta: bytes = b"") -> Operation:
         """Return the operation of a part of a call, such as a branch, or of the work of a task.
