@@ -48,7 +48,7 @@ def rest_of(work: Coroutine[Any, Any, T], wanted: object) -> Generator[object, N
         while True:
             try:
                 yield wanted
-            except BaseException as error:  # noqa: BLE001  as `await` does
+            except BaseException as error:  # noqa: BLE001, ASYNC103  as `await` does
                 wanted = work.throw(error)
             else:
                 wanted = work.send(None)

@@ -147,10 +147,10 @@ def serve_child(control: Control, target: PythonTarget, options: Mapping[str, ob
     try:
         server = load_python(target, tell_errors=True)
         check_loaded(control, server, target)
-    # Whatever the code of the user does while it is imported.
-    except BaseException as error:  # noqa: BLE001
+    # Whatever the code of the user does while it is imported. No task runs yet, so that it is no cancellation.
+    except BaseException as error:  # noqa: BLE001, ASYNC103
         is_final = isinstance(error, WrongChoice) or is_missing(error, target.source)
-        return failed(control, error, own, is_final=is_final, debug=debug)
+        return failed(control, error, own, is_final=is_final, debug=debug)  # noqa: ASYNC104
     control.send(loaded(server))
     if control.begin is not None and control.begin.path is not None:
         # Only the parent reaches it, which serves a host on stdio: there the HTTP options of a file have no effect.
