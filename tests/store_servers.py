@@ -69,6 +69,14 @@ class RedisServer:
             connection.sendall(" ".join(words).encode() + b"\r\n")
             return connection.makefile().readline().strip()
 
+    def info(self, section: str) -> dict[str, str]:
+        """Return what the server says of itself."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            connection.sendall(f"INFO {section}\r\n".encode())
+            answer = connection.makefile(newline="\r\n")
+            text = answer.read(int(answer.readline().removeprefix("$")))
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 

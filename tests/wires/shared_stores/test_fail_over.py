@@ -55,6 +55,11 @@ class RedisPair(Pair):
         while self._replica.say("EXISTS", "mark") != ":1":
             assert time.monotonic() < until, "the replica does not follow"
             time.sleep(0.02)
+        # What came with the first copy is in its file only when that was written whole.
+        writing = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
+        while any(self._replica.info("persistence")[each] != "0" for each in writing):
+            assert time.monotonic() < until, "the replica does not write its file"
+            time.sleep(0.02)
         assert self._replica.say("REPLICAOF", "NO", "ONE") == "+OK"
 
     def fail_over(self) -> None:

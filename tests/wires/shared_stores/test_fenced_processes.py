@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import secrets
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -97,7 +98,7 @@ async def two(store: str, folder: Path) -> AsyncIterator[Two]:
         "TRIO_MCP_STORE": store,
         "TRIO_MCP_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
         "FOLDER": str(folder),
-        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "PYTHONPATH": os.pathsep.join(sys.path),
     }
     with trio.fail_after(BOUND):
         async with AsyncExitStack() as stack:

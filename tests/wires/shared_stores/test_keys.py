@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import secrets
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def key() -> str:
 
 
 async def test_a_process_with_other_keys_does_not_start_and_the_error_names_them(store: str, tmp_path: Path) -> None:
-    imports, ours, theirs = os.environ.get("PYTHONPATH", ""), key(), key()
+    imports, ours, theirs = os.pathsep.join(sys.path), key(), key()
     processes = [
         HttpProcess(SCRIPT, TRIO_MCP_STORE=store, TRIO_MCP_KEYS=keys, FOLDER=str(tmp_path), PYTHONPATH=imports)
         for keys in (ours, theirs, f"{theirs},{ours}")

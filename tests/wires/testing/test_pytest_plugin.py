@@ -53,6 +53,8 @@ def run_pytest(folder: Path, *options: str, trio_mode: bool = True, alone: bool 
     plugin = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]["trio_mcp"]
     command += ["-p", plugin] if alone else []
     env = {**os.environ, **({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if alone else {})}
+    # With it pytest prints the messages of errors whole, and so twice.
+    env.pop("CI", None)
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
     return done.stdout + done.stderr
 
