@@ -193,12 +193,14 @@ for package in (trio_mcp, trio_mcp_transports):
         "anthropic",
         "keyring",
         "openai",
+        "opentelemetry",
+        "prometheus_client",
         "psycopg",
         "pytest",
         "redis",
         "ruamel",
     }
-    assert len(lines) == 11
+    assert len(lines) == 14
 
 
 def test_the_command_has_its_help_and_its_demonstration(place: Place) -> None:
