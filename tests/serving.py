@@ -184,7 +184,8 @@ class HttpProcess:
         async for data in self._process.stderr:
             said += data
             if b" serves MCP at " in said and said.endswith(b"\n"):
-                return said.decode().strip()
+                # A second line names the public URL, where that is another one.
+                return next(line for line in said.decode().splitlines() if " serves MCP at " in line)
         raise AssertionError(f"the server ended before it served anything: {said.decode()}")
 
 

@@ -251,7 +251,11 @@ async def test_a_session_whose_worker_was_killed_can_be_deleted_while_others_tak
 
             async def send(method: str, session: Session = session, statuses: list[int] = statuses) -> None:
                 body = calling("where", len(statuses)) if method == "POST" else None
-                statuses.append((await crew.send(method, json=body, headers=session.headers)).status_code)
+                try:
+                    statuses.append((await crew.send(method, json=body, headers=session.headers)).status_code)
+                except httpx2.RemoteProtocolError:
+                    # The session of a call that ran was deleted: its connection ends without an answer.
+                    assert method == "POST"
 
             async with trio.open_nursery() as nursery:
                 for method in ("POST", "DELETE") * 4:
