@@ -260,7 +260,8 @@ async def test_a_session_whose_worker_was_killed_can_be_deleted_while_others_tak
             async with trio.open_nursery() as nursery:
                 for method in ("POST", "DELETE") * 4:
                     nursery.start_soon(send, method)
-            assert {*statuses} <= {200, 204, 404, 503}
+            # 202 ends a request without an answer: its session was deleted while it ran.
+            assert {*statuses} <= {200, 202, 204, 404, 503}
             while (deleted := (await crew.send("DELETE", headers=session.headers)).status_code) == 503:
                 pass
             assert deleted in (204, 404)
