@@ -20,7 +20,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from trio_mcp import BranchLimit, Context, Elicit, Server
+from trio_mcp import Context, Elicit, Server
+from trio_mcp.errors import BranchLimit
 
 server = Server("decisions", version="1.0", instructions="Explores the options of a decision with the user.")
 

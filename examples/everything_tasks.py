@@ -5,7 +5,8 @@ from __future__ import annotations
 import trio
 from pydantic import BaseModel
 
-from trio_mcp import Context, ProtocolError, Server, ToolError
+from trio_mcp import Context, Server, ToolError
+from trio_mcp.errors import ProtocolError
 
 PAUSE = 0.05  # seconds for which a job works
 

@@ -26,7 +26,8 @@ from typing import Annotated
 import trio
 from pydantic import BaseModel, Field
 
-from trio_mcp import BranchLimit, Client, Context, SamplingProvider, Server, ToolError
+from trio_mcp import Client, Context, SamplingProvider, Server, ToolError
+from trio_mcp.errors import BranchLimit
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider, ScriptedProvider
 from trio_mcp.types import (
     CreateMessageRequestParams,

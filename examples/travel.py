@@ -16,7 +16,8 @@ from typing import Literal
 import trio
 from pydantic import BaseModel, create_model
 
-from trio_mcp import CapabilityError, Context, Server
+from trio_mcp import Context, Server
+from trio_mcp.errors import CapabilityError
 
 server = Server("travel", version="1.0", instructions="Finds flights and books them; it asks before it books.")
 

@@ -8,9 +8,10 @@ from dataclasses import fields
 import pytest
 from pages import Page
 
-from trio_mcp import HttpLimits, ServiceOptions, TaskOptions
+from trio_mcp import ServiceOptions, TaskOptions
 from trio_mcp.base.shared_limits import RUNNING_CALLS
 from trio_mcp.errors import LimitExceeded
+from trio_mcp.http import HttpLimits
 from trio_mcp.runtime import Limits
 from trio_mcp.runtime.quota import Quota
 from trio_mcp_transports.hypercorn.config import ConnectionLimits

@@ -11,8 +11,8 @@ import trio
 from model_api import model_api, openai_answer, openai_events, says, streams
 from pages import Names, Page
 
-from trio_mcp import ProviderError, SamplingProvider
-from trio_mcp.errors import ProviderErrorKind
+from trio_mcp import SamplingProvider
+from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider
 from trio_mcp.providers.api import MAX_RETRIES, MAX_WAIT, PASSING, RETRY_BACKOFF, TIMEOUT
 from trio_mcp.types import CreateMessageRequestParams, SamplingMessage, TextContent

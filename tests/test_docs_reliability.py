@@ -46,7 +46,8 @@ def test_every_file_that_names_an_error_of_stores_is_in_the_table_of_late_writes
     named = {
         str(path.relative_to(ROOT))
         for path in sources
-        if STORE_ERROR.search(path.read_text(encoding="utf-8")) is not None
+        # A package only exports the names.
+        if path.name != "__init__.py" and STORE_ERROR.search(path.read_text(encoding="utf-8")) is not None
     }
     cells = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
     assert {path for cell in cells for path in re.findall(r"`([^`]+)`", cell)} == named

@@ -61,7 +61,7 @@ async def test_what_becomes_of_a_call_whose_process_is_gone(policy: str) -> None
     """The page's own tools, under keys that two services share."""
     names = PAGE.run()
     tool, done = {"parked": ("pay", ["reserved 5"]), "replay": ("order", ["charged 5"])}[policy]
-    server = names["server"].with_options(ServiceOptions(keys=KeyRing.random()))
+    server = names["server"].copy(options=ServiceOptions(keys=KeyRing.random()))
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg(tool, {"amount": 5}))
     async with talk_to(server) as talk:
@@ -74,7 +74,7 @@ async def test_what_becomes_of_a_call_whose_process_is_gone(policy: str) -> None
 async def test_the_store_of_the_page_keeps_what_is_too_large_to_travel(tmp_path: Path) -> None:
     names = PAGE.run()
     store = names["Folder"](str(tmp_path))
-    server = names["server"].with_options(ServiceOptions(keys=KeyRing.random(), max_state=1, store=store))
+    server = names["server"].copy(options=ServiceOptions(keys=KeyRing.random(), max_state=1, store=store))
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("order", {"amount": 5}))
     async with talk_to(server) as talk:

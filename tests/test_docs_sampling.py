@@ -7,8 +7,7 @@ import re
 import pytest
 from pages import Names, Page
 
-from trio_mcp import Sampled
-from trio_mcp.server import SampleOptions
+from trio_mcp.server import Sampled, SampleOptions
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import CreateMessageRequestParams
 

@@ -6,7 +6,7 @@ import re
 
 from pages import Page
 
-from trio_mcp.testing.sweep import Way
+from trio_mcp.testing import Way
 
 PAGE = Page("sweep")
 

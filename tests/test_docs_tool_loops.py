@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pages import Names, Page
 
-from trio_mcp import Client, Server, ToolLoopResult
+from trio_mcp import Client, Server
 from trio_mcp.providers import ScriptedProvider
+from trio_mcp.server import ToolLoopResult
 from trio_mcp.server.sampling.looper import MAX_ITERATIONS
 from trio_mcp.session.token_usage import MAX_CALLS
 from trio_mcp.testing import MockClient, tool_use

@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 import test_exports
-from public_names import documented, names_of, packages
+from public_names import documented, explained_in, names_of, packages, page_of
 
 ROOT = Path(__file__).parents[1]
 
 INTERNAL = re.compile(
-    r"trio_mcp\.(bridge|protocol|cli|scripts|telemetry)(\..*)?|trio_mcp_transports\.(asgi|httpx)(\..*)?"
-    r"|trio_mcp\.(client|server|session|testing\.mock)\..*|trio_mcp\.testing\.(mock|contract\.groups)|trio_mcp_transports\.http\..*"
+    r"trio_mcp\.(bridge|protocol|cli|model_formats|relay|runtime|scripts|telemetry)(\..*)?|trio_mcp_transports\.(asgi|httpx|stdio)(\..*)?"
+    r"|trio_mcp\.(client|server|session|testing\.mock)\..*|trio_mcp\.testing\.(mock|interruptions|contract\.(groups|store))|trio_mcp_transports\.http\..*"
 )
 """Packages whose names are for our other packages. What is public in them is listed by a package above."""
 
 FOR_EXPERTS = {
     "trio_mcp.session.pump": "docs/internals/contract.md, for authors of transports",
+    "trio_mcp_transports.stdio": "docs/internals/contract.md, for authors of transports",
 }
 """Modules that a page uses although they are in no table, and why."""
 
@@ -43,6 +44,13 @@ def test_a_public_name_is_documented_by_the_first_package_that_has_it_and_by_no_
         owners = [each.package for names in pages for each in names if each.name == name and each.value is value]
         assert len(owners) == 1, f"{package}.{name}: {owners}"
         assert packages().index(owners[0]) <= packages().index(package)
+
+
+@pytest.mark.parametrize("package", packages())
+def test_the_entry_of_a_public_name_leads_to_a_page(package: str) -> None:
+    assert page_of(package)
+    for each in documented()[package]:
+        assert explained_in(each), each.path
 
 
 def imports(code: str) -> Iterator[tuple[str, str]]:

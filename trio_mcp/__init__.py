@@ -20,95 +20,64 @@ from .base.late import no_collection as _no_collection
 if TYPE_CHECKING:
     from .base.logs import configure_logging as configure_logging
     from .client import (
-        Change as Change,
         Client as Client,
         ClientTask as ClientTask,
-        ConnectKeywords as ConnectKeywords,
         ElicitRouter as ElicitRouter,
-        ResponseCache as ResponseCache,
         accept as accept,
         accept_defaults as accept_defaults,
         decline as decline,
         dismiss as dismiss,
     )
-    from .client.agent.agent import AgentResult as AgentResult, run_agent as run_agent
-    from .client.agent.calls import AgentCall as AgentCall
-    from .client.agent.model_tools import ModelTools as ModelTools, list_model_tools as list_model_tools
+    from .client.agent.agent import run_agent as run_agent
+    from .client.agent.model_tools import list_model_tools as list_model_tools
     from .client.group.group import ClientGroup as ClientGroup
     from .client.group.member import ServerState as ServerState, ServerStatus as ServerStatus
     from .client.group.servers import GroupServer as GroupServer
     from .client.sync_client import SyncClient as SyncClient
     from .errors import (
-        AuthorizationError as AuthorizationError,
-        BranchElicitNotAllowed as BranchElicitNotAllowed,
-        BranchLimit as BranchLimit,
-        CapabilityError as CapabilityError,
         Disconnected as Disconnected,
-        ElicitationCancelled as ElicitationCancelled,
-        ElicitationDeclined as ElicitationDeclined,
-        ElicitationInvalid as ElicitationInvalid,
-        LimitExceeded as LimitExceeded,
         McpError as McpError,
-        OutcomeUnknown as OutcomeUnknown,
         PeerError as PeerError,
-        ProtocolError as ProtocolError,
-        ProviderError as ProviderError,
         RequestTimeout as RequestTimeout,
         ResourceNotFound as ResourceNotFound,
-        SampleRefused as SampleRefused,
-        ServerUnavailable as ServerUnavailable,
-        SessionLost as SessionLost,
-        TaskCancelled as TaskCancelled,
         ToolError as ToolError,
         ToolFailed as ToolFailed,
         UrlElicitationRequired as UrlElicitationRequired,
     )
     from .http import (
-        HttpLimits as HttpLimits,
         HttpOptions as HttpOptions,
         HttpRequest as HttpRequest,
         HttpResponse as HttpResponse,
-        Tls as Tls,
     )
-    from .relay import proxy as proxy
+    from .relay import Backfill as Backfill, RelayServer as RelayServer, proxy as proxy
     from .runtime import CancelReason as CancelReason
     from .sampling import SamplingProvider as SamplingProvider
     from .server import (
         Accepted as Accepted,
         Audio as Audio,
-        BreakToolLoop as BreakToolLoop,
         CallHandler as CallHandler,
         CallMiddleware as CallMiddleware,
         CallRequest as CallRequest,
         CallResult as CallResult,
-        ClientTools as ClientTools,
         Context as Context,
         Declined as Declined,
         Dismissed as Dismissed,
         Elicit as Elicit,
         Elicited as Elicited,
-        ElicitExchange as ElicitExchange,
         File as File,
         Image as Image,
         Mirrored as Mirrored,
         Provide as Provide,
-        Sampled as Sampled,
-        SampleExchange as SampleExchange,
         SampleInvalid as SampleInvalid,
         Server as Server,
         SyncContext as SyncContext,
         Titled as Titled,
-        ToolLoopResult as ToolLoopResult,
         ToolResult as ToolResult,
         ToolSearch as ToolSearch,
-        UrlAccepted as UrlAccepted,
     )
     from .server.tools.builder import tool as tool
     from .session import (
         Caller as Caller,
-        ChannelServer as ChannelServer,
-        MessageFacts as MessageFacts,
-        MessageMiddleware as MessageMiddleware,
         ServiceOptions as ServiceOptions,
         TaskOptions as TaskOptions,
     )
@@ -117,14 +86,10 @@ else:
         __name__,
         {
             "base.logs": "configure_logging",
-            "client": (
-                "Change Client ClientTask ConnectKeywords ElicitRouter ResponseCache accept accept_defaults "
-                "decline dismiss"
-            ),
+            "client": "Client ClientTask ElicitRouter accept accept_defaults decline dismiss",
             # Not in `client`, so that a client which runs no agent does not load it.
-            "client.agent.agent": "AgentResult run_agent",
-            "client.agent.calls": "AgentCall",
-            "client.agent.model_tools": "ModelTools list_model_tools",
+            "client.agent.agent": "run_agent",
+            "client.agent.model_tools": "list_model_tools",
             # Nor does one of a single server load the group.
             "client.group.group": "ClientGroup",
             "client.group.member": "ServerState ServerStatus",
@@ -132,24 +97,21 @@ else:
             # Nor one of async code the other.
             "client.sync_client": "SyncClient",
             "errors": (
-                "AuthorizationError BranchElicitNotAllowed BranchLimit CapabilityError Disconnected ElicitationCancelled "
-                "ElicitationDeclined ElicitationInvalid LimitExceeded McpError OutcomeUnknown PeerError "
-                "ProtocolError ProviderError RequestTimeout ResourceNotFound SampleRefused ServerUnavailable "
-                "SessionLost TaskCancelled ToolError ToolFailed UrlElicitationRequired"
+                "Disconnected McpError PeerError RequestTimeout ResourceNotFound ToolError ToolFailed "
+                "UrlElicitationRequired"
             ),
-            "http": "HttpLimits HttpOptions HttpRequest HttpResponse Tls",
-            "relay": "proxy",
+            "http": "HttpOptions HttpRequest HttpResponse",
+            "relay": "Backfill RelayServer proxy",
             "runtime": "CancelReason",
             "sampling": "SamplingProvider",
             "server": (
-                "Accepted Audio BreakToolLoop CallHandler CallMiddleware CallRequest CallResult ClientTools "
-                "Context Declined Dismissed Elicit ElicitExchange Elicited File Image Mirrored Provide "
-                "SampleExchange SampleInvalid Sampled Server SyncContext Titled ToolLoopResult ToolResult "
-                "ToolSearch UrlAccepted"
+                "Accepted Audio CallHandler CallMiddleware CallRequest CallResult Context Declined Dismissed Elicit "
+                "Elicited File Image Mirrored Provide SampleInvalid Server SyncContext Titled ToolResult "
+                "ToolSearch"
             ),
             # Not in `server`, where the package `tools` has the module.
             "server.tools.builder": "tool",
-            "session": "Caller ChannelServer MessageFacts MessageMiddleware ServiceOptions TaskOptions",
+            "session": "Caller ServiceOptions TaskOptions",
         },
     )
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from importlib import import_module
 from typing import Final
-
-from . import types
 
 OF_OTHERS: Final[Mapping[str, str]] = {
     "AcceptedElicitation": "write Accepted",
@@ -59,33 +58,35 @@ MODULES: Final[Mapping[str, str]] = {
 }
 """Modules of other libraries."""
 
-PACKAGES: Final[Mapping[str, str]] = {
-    "trio_mcp.auth": (
-        "CannotVerify ClientCredentials CredentialsRejected ENTRA EnterpriseManaged GITHUB GOOGLE KeyringTokens Login "
-        "MemoryTokens OAuth OAuthProvider OAuthProxy ProtectedResource TokenFiles TokenStore WorkloadIdentity any_of "
-        "introspection jwt static"
-    ),
-    "trio_mcp.http": "Authenticate HttpHandler HttpRoute Metrics",
-    "trio_mcp.openapi": (
-        "CredentialSource Credentials DocumentSource HttpClient LeftOutOperation OpenApiError OpenApiKeywords OpenApiLimits "
-        "OpenApiReport OpenApiServer Operation Rename Selector TakenOperation add_openapi fetch_openapi from_openapi"
-    ),
-    "trio_mcp.providers": "AnthropicProvider OpenAIProvider ScriptedProvider",
-    "trio_mcp.stores": "MemoryEventStore MemoryStore open_store",
-    "trio_mcp.testing": (
-        "Delay Disconnect ElicitScript MockClient Never Question ReplayReport SampleScript SecondWorker Target TestIssuer "
-        "UrlScript make_context replay_tool tool_use unchecked_tool_use"
-    ),
-    "trio_mcp_transports.http": "McpApp McpApps asgi_app serve_http",
-}
-"""The public names of other packages that most programs need."""
+PACKAGES: Final = (
+    "trio_mcp.to_asyncio",
+    "trio_mcp.types",
+    "trio_mcp.auth",
+    "trio_mcp.http",
+    "trio_mcp.testing",
+    "trio_mcp.providers",
+    "trio_mcp.openapi",
+    "trio_mcp.stores",
+    "trio_mcp.mcp_json",
+    "trio_mcp_transports.http",
+    "trio_mcp.server",
+    "trio_mcp.client",
+    "trio_mcp.session",
+    "trio_mcp.errors",
+    "trio_mcp.testing.contract",
+)
+"""The other public packages, in the order of the API reference."""
+
+
+def public_names(package: str) -> Collection[str]:
+    """Return the public names of a package, or of a module without `__all__`."""
+    module = import_module(package)
+    own = (name for name, value in vars(module).items() if getattr(value, "__module__", "") == package)
+    return getattr(module, "__all__", None) or {name for name in own if not name.startswith("_")}
 
 
 def hint(name: str) -> str:
     """Return what to write instead of a name of `trio_mcp`; empty if nothing is known."""
     if name in OF_OTHERS or name in MODULES:
         return OF_OTHERS.get(name) or MODULES[name]
-    package = next((package for package, names in PACKAGES.items() if name in names.split()), None)
-    if package is None and name in vars(types)["__all__"]:
-        package = "trio_mcp.types"
-    return "" if package is None else f"it is in {package}"
+    return next((f"it is in {package}" for package in PACKAGES if name in public_names(package)), "")

@@ -34,8 +34,7 @@ from bench.plot import INK, SETTINGS, STYLE
 from trio_mcp import Client, Context, Server, accept
 from trio_mcp.errors import McpError
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import Limits, MemoryBudget
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
 
 HERE: Final = Path(__file__).parent
 PICTURE: Final = HERE / "dashboard.svg"

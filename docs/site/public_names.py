@@ -8,12 +8,18 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from collections import Counter
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-PAGE = Path(__file__).parents[1] / "reference.md"
+DOCS = Path(__file__).parents[1]
+PAGE = DOCS / "reference.md"
+LISTS = frozenset({"reference", "renamed", "fastmcp", "index"})
+"""Pages that list names, and explain none."""
+MOST_PAGES = 3
+"""Pages to which the entry of a name leads."""
 ROW = re.compile(r"^\| `([a-z_.]+)` \|", re.MULTILINE)
 
 
@@ -32,6 +38,15 @@ class PublicName(NamedTuple):
 def packages() -> list[str]:
     """Return the packages of the reference, in order."""
     return ROW.findall(PAGE.read_text("utf-8"))
+
+
+def page_of(package: str) -> str:
+    """Return the link to the page about a package, as reStructuredText: the first link of its row."""
+    row = re.search(rf"^\| `{re.escape(package)}` \|.*?\[([^]]+)\]\(([^)]+)\)", PAGE.read_text("utf-8"), re.MULTILINE)
+    if row is None:
+        raise LookupError(f"{PAGE.name}: the row of {package} has no link")
+    text, target = row.groups()
+    return f"`{text} <{target}>`__" if "://" in target else f":doc:`/{target.removesuffix('.md')}`"
 
 
 def names_of(package: str) -> list[str]:
@@ -78,6 +93,25 @@ def methods(value: object) -> list[str]:
 def is_described_method(value: object) -> bool:
     function = getattr(value, "__func__", value)
     return (inspect.isfunction(function) or isinstance(value, property)) and bool(function.__doc__)
+
+
+@cache
+def words_of_pages() -> dict[str, Counter[str]]:
+    """Return how often each word is on each page of the documentation, by the name of the page."""
+    pages = sorted(DOCS.rglob("*.md"))
+    return {
+        page.relative_to(DOCS).with_suffix("").as_posix(): Counter(re.findall(r"\w+", page.read_text(encoding="utf-8")))
+        for page in pages
+    }
+
+
+def explained_in(each: PublicName) -> list[str]:
+    """Return the links that an entry has: to the pages that use the name most, or else the one of its package."""
+    counts = {
+        page: words[each.name] for page, words in words_of_pages().items() if page not in LISTS and words[each.name]
+    }
+    most = sorted(counts, key=lambda page: (-counts[page], page))[:MOST_PAGES]
+    return [f":doc:`/{page}`" for page in most] or [page_of(each.package)]
 
 
 def elsewhere(package: str) -> list[PublicName]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import TypeGuard
 
 import public_names
@@ -34,24 +32,19 @@ def page(package: str) -> str:
 
 def importance(each: PublicName) -> tuple[int, str]:
     """Return what orders the names of a page: those that most pages of the documentation mention come first."""
-    return -sum(each.name in words for words in words_of_pages()), each.name
-
-
-@cache
-def words_of_pages() -> list[frozenset[str]]:
-    """Return the words of each page."""
-    pages = sorted((Path(__file__).parents[1]).rglob("*.md"))
-    return [frozenset(re.findall(r"\w+", page.read_text(encoding="utf-8"))) for page in pages]
+    return -sum(each.name in words for words in public_names.words_of_pages().values()), each.name
 
 
 def entry(each: PublicName) -> str:
     """Return the directive for a name."""
     lines = [f".. {directive(each.value)}:: {each.path}"]
+    see = ["", f"   See {', '.join(public_names.explained_in(each))}."]
     if is_model(each.value):
         return "\n".join(
             [
                 *lines,
                 f"   :exclude-members: {', '.join(['model_config', *each.value.model_fields])}",
+                *see,
                 *fields(each.value),
             ]
         )
@@ -61,7 +54,7 @@ def entry(each: PublicName) -> str:
     if set(public_names.methods(each.value)) - set(getattr(each.value, "__dict__", ())):
         # Of bases that have no entry.
         lines.append(f"   :inherited-members: {', '.join(sorted(others(each.value)))}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *see])
 
 
 def directive(value: object) -> str:

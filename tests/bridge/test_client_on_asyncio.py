@@ -15,7 +15,6 @@ import trio
 from on_asyncio import BOUND, descriptors, run, threads, until
 
 from trio_mcp import (
-    Change,
     Client,
     ClientGroup,
     Context,
@@ -27,6 +26,7 @@ from trio_mcp import (
     list_model_tools,
     run_agent,
 )
+from trio_mcp.client import Change
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.testing import tool_use
 from trio_mcp.types import (

@@ -10,8 +10,8 @@ import pytest
 from on_asyncio import BOUND
 
 import trio_mcp
-from trio_mcp import Client, ClientGroup, ClientTask, GroupServer, ModelTools, Server
-from trio_mcp.client import Changes, TaskChanges
+from trio_mcp import Client, ClientGroup, ClientTask, GroupServer, Server
+from trio_mcp.client import Changes, ModelTools, TaskChanges
 from trio_mcp.session.event_loop import iterates_on_asyncio, works_on_asyncio
 from trio_mcp_transports import http
 from trio_mcp_transports.http import McpApp, McpApps

@@ -13,20 +13,18 @@ from naming import naming, unnamed
 from scripted import OFFERS, as_legacy, as_modern, conversation
 from scripted_model import ScriptedModel, StreamingModel, answer, results_in, use
 
-from trio_mcp import (
-    AgentCall,
-    Client,
-    Context,
-    Image,
+from trio_mcp import Client, Context, Image, Server, accept, run_agent
+from trio_mcp.client import AgentCall, agent_tools
+from trio_mcp.client.agent_tools import model_name
+from trio_mcp.errors import (
+    ConfigurationError,
+    Disconnected,
     LimitExceeded,
     ProviderError,
-    Server,
-    accept,
-    run_agent,
+    ProviderErrorKind,
+    RemoteProtocolError,
+    RequestTimeout,
 )
-from trio_mcp.client import agent_tools
-from trio_mcp.client.agent_tools import model_name
-from trio_mcp.errors import ConfigurationError, Disconnected, ProviderErrorKind, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.session.token_usage import MAX_CALLS, TokenUsage
 from trio_mcp.types import (

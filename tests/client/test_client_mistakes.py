@@ -14,8 +14,8 @@ import trio
 from naming import naming
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Client, Disconnected, PeerError, ResponseCache, Server
-from trio_mcp.client import Changes
+from trio_mcp import Client, Disconnected, PeerError, Server
+from trio_mcp.client import Changes, ResponseCache
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
 BOUND = 10

@@ -22,10 +22,10 @@ from scripted import (
     runs_tasks,
 )
 
-from trio_mcp import Client, Context, SampleRefused, Server
+from trio_mcp import Client, Context, Server
 from trio_mcp.client import Handlers
 from trio_mcp.client.sampling import ProviderSampling
-from trio_mcp.errors import LocalProtocolError, MalformedQuestion, ProviderError, ProviderErrorKind
+from trio_mcp.errors import LocalProtocolError, MalformedQuestion, ProviderError, ProviderErrorKind, SampleRefused
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from trio_mcp.types import (
     CreateMessageRequestParams,

@@ -14,26 +14,22 @@ from programs import Programs, programs
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import (
-    Change,
     Client,
     ClientGroup,
-    ConnectKeywords,
     Context,
     GroupServer,
-    OutcomeUnknown,
     PeerError,
     RequestTimeout,
     Server,
     ServerState,
     ServerStatus,
-    ServerUnavailable,
     ServiceOptions,
     TaskOptions,
     accept,
 )
-from trio_mcp.client import agent_tools
+from trio_mcp.client import Change, ConnectKeywords, agent_tools
 from trio_mcp.client.group.member import ATTEMPTS, BACKOFF
-from trio_mcp.errors import ConfigurationError, Disconnected, RemoteProtocolError
+from trio_mcp.errors import ConfigurationError, Disconnected, OutcomeUnknown, RemoteProtocolError, ServerUnavailable
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, error_response
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.session import Envelope

@@ -15,7 +15,8 @@ from scripted import Json, initialized, said
 from scripted_http import Exchange, HttpWire, event, http_conversation
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Change, Client, Server
+from trio_mcp import Client, Server
+from trio_mcp.client import Change
 from trio_mcp.errors import (
     Disconnected,
     McpError,

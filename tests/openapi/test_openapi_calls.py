@@ -515,7 +515,7 @@ def slow_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
 async def test_reading_a_large_response_ends_with_the_timeout_of_its_call(kind: str, slow_pieces: list[object]) -> None:
     # With the real clock: what reads is in a thread, which has to end by itself.
     api = always(content=b"x" * 10 * PIECE, headers={"content-type": "text/plain; charset=slow"})
-    server = api.server(operation(), resources=True).with_options(ServiceOptions(max_seconds=0.5))
+    server = api.server(operation(), resources=True).copy(options=ServiceOptions(max_seconds=0.5))
     with trio.fail_after(BOUND):
         async with Client.connect(server) as client:
             if kind == "tool":
@@ -566,7 +566,7 @@ def budgeted(body: Callable[[], httpx2.Response], drawn: list[int], total: int =
     """A server whose operation gets this response; what is drawn when it has come is noted."""
     budget = MemoryBudget(total)
     server = (
-        Api(lambda _request: body()).server(operation(), resources=True).with_options(ServiceOptions(memory=budget))
+        Api(lambda _request: body()).server(operation(), resources=True).copy(options=ServiceOptions(memory=budget))
     )
 
     @server.middleware

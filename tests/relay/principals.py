@@ -134,7 +134,7 @@ async def principals(
             service = await stack.enter_async_context(opened)
         found: list[Principal] = []
         for name, ring in itertools.product(names, keys):
-            again = behind_a_proxy(service, name).with_options(ServiceOptions(keys=ring))
+            again = behind_a_proxy(service, name).copy(options=ServiceOptions(keys=ring))
             peer = await stack.enter_async_context(served(asgi_app(again, authenticate=authenticate)))
             found += [Principal(peer, who, host) for who in ("alice", "bob")]
         for each in found:

@@ -833,7 +833,7 @@ def test_options_that_are_none_are_rejected() -> None:
     with pytest.raises(TypeError):
         proxy(Far("modern").server, options={"actors": 1})  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        proxy(Far("modern").server).with_options({"actors": 1})  # type: ignore[arg-type]
+        proxy(Far("modern").server).copy(options={"actors": 1})  # type: ignore[arg-type]
 
 
 class OneService:

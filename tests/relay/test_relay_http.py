@@ -15,7 +15,7 @@ from trio_mcp.protocol.revisions import SUBSCRIPTION_ID
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.runtime import CancelReason
 from trio_mcp.session import make_session
-from trio_mcp.testing.sweep.census import only_new_objects
+from trio_mcp.testing.interruptions.census import only_new_objects
 
 
 async def test_each_session_has_a_connection_to_the_server() -> None:

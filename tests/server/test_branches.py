@@ -15,18 +15,8 @@ from one_tool import talk_with
 from talk import Talk, accept
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import (
-    BranchElicitNotAllowed,
-    BranchLimit,
-    CancelReason,
-    CapabilityError,
-    Client,
-    Context,
-    PeerError,
-    Server,
-    ServiceOptions,
-    accept as user_accepts,
-)
+from trio_mcp import CancelReason, Client, Context, PeerError, Server, ServiceOptions, accept as user_accepts
+from trio_mcp.errors import BranchElicitNotAllowed, BranchLimit, CapabilityError
 from trio_mcp.testing import replay_tool
 from trio_mcp.types import (
     CallToolResult,

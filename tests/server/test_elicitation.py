@@ -14,19 +14,13 @@ from talk import DECLINE, DISMISS, ERAS, Json, Legacy, accept, offering, play, s
 from trio.testing import MockClock
 from typing_extensions import TypedDict
 
-from trio_mcp import (
+from trio_mcp import Client, Context, Elicit, RequestTimeout, Server, Titled, accept as user_accepts
+from trio_mcp.errors import (
     BranchElicitNotAllowed,
     CapabilityError,
-    Client,
-    Context,
-    Elicit,
     ElicitationCancelled,
     ElicitationDeclined,
     ElicitationInvalid,
-    RequestTimeout,
-    Server,
-    Titled,
-    accept as user_accepts,
 )
 from trio_mcp.server import FormError
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult

@@ -11,8 +11,9 @@ import trio
 from pydantic import BaseModel
 from talk import DECLINE, DISMISS, ERAS, Json, Legacy, accept, offering, play, talk_to
 
-from trio_mcp import Accepted, Client, Context, Elicit, ElicitExchange, Server, accept as user_accepts
+from trio_mcp import Accepted, Client, Context, Elicit, Server, accept as user_accepts
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.server import ElicitExchange
 from trio_mcp.testing import replay_tool
 from trio_mcp.types import (
     CreateMessageRequestParams,

@@ -15,7 +15,6 @@ from talk import DECLINE, ERAS, Json, Legacy, Modern, accept, play, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import (
-    BranchElicitNotAllowed,
     CallHandler,
     CallRequest,
     CallResult,
@@ -27,6 +26,7 @@ from trio_mcp import (
     accept as yes,
     tool,
 )
+from trio_mcp.errors import BranchElicitNotAllowed
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
 from trio_mcp.testing import MockClient, replay_tool

@@ -70,7 +70,7 @@ async def test_options_keep_the_lifespan() -> None:
     async def lifespan(server: Server) -> AsyncIterator[str]:
         yield "state"
 
-    async with Server("tester", lifespan=lifespan).with_options(ServiceOptions()).open_service() as service:
+    async with Server("tester", lifespan=lifespan).copy(options=ServiceOptions()).open_service() as service:
         assert service.offers.state == "state"
 
 
@@ -363,7 +363,7 @@ async def test_a_server_may_get_another_lifespan() -> None:
         yield {"key": "fake"}
 
     server = server_with(lifespan)
-    other = server.with_lifespan(fake)
+    other = server.copy(lifespan=fake)
     texts: list[str] = []
     with trio.fail_after(BOUND):
         for each in (other, server):
@@ -371,4 +371,4 @@ async def test_a_server_may_get_another_lifespan() -> None:
                 texts.append((await client.call_tool("read")).text)
     assert texts == ["fake", "original"]
     with pytest.raises(TypeError):
-        server.with_lifespan(3)  # type: ignore[arg-type]
+        server.copy(lifespan=3)  # type: ignore[arg-type]

@@ -7,8 +7,9 @@ from typing import Any
 
 import trio
 
-from trio_mcp import BreakToolLoop, Context, Server, accept
+from trio_mcp import Context, Server, accept
 from trio_mcp.providers import ScriptedProvider
+from trio_mcp.server import BreakToolLoop
 from trio_mcp.testing import MockClient, SecondWorker, replay_tool, tool_use
 from trio_mcp.types import (
     CallToolResult,

@@ -13,23 +13,11 @@ from listing_server import ListingServer, item
 from naming import naming, unnamed
 from pydantic import BaseModel
 
-from trio_mcp import (
-    CallRequest,
-    Client,
-    ClientGroup,
-    ClientTools,
-    Context,
-    Disconnected,
-    Provide,
-    ProviderError,
-    Server,
-    accept,
-    tool,
-)
-from trio_mcp.errors import ProviderErrorKind
+from trio_mcp import CallRequest, Client, ClientGroup, Context, Disconnected, Provide, Server, accept, tool
+from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.server import Tool, ToolClient
+from trio_mcp.server import ClientTools, Tool, ToolClient
 from trio_mcp.testing import MockClient, Never, make_context, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,

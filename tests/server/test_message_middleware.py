@@ -9,8 +9,10 @@ import pytest
 import trio
 from talk import talk_to
 
-from trio_mcp import Client, LimitExceeded, MessageFacts, PeerError, ProtocolError, Server, ServiceOptions
+from trio_mcp import Client, PeerError, Server, ServiceOptions
+from trio_mcp.errors import LimitExceeded, ProtocolError
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY
+from trio_mcp.session import MessageFacts
 from trio_mcp.types import CallToolRequestParams, CancelledNotificationParams
 
 BOUND = 20.0

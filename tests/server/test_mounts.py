@@ -689,7 +689,7 @@ async def test_a_kind_that_it_gets_later_is_declared() -> None:
 
 
 async def test_a_copy_of_the_outer_server_has_what_is_mounted() -> None:
-    outer = desk_of(("n", notes())).with_options(ServiceOptions())
+    outer = desk_of(("n", notes())).copy(options=ServiceOptions())
     async with client_of(outer) as client:
         assert (await client.call_tool("n_find", {"title": "it"})).text == "yes by the state of notes"
 

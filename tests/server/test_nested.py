@@ -11,16 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock, assert_checkpoints
 
-from trio_mcp import (
-    BranchElicitNotAllowed,
-    BranchLimit,
-    Client,
-    Context,
-    PeerError,
-    ResourceNotFound,
-    Server,
-    accept,
-)
+from trio_mcp import Client, Context, PeerError, ResourceNotFound, Server, accept
+from trio_mcp.errors import BranchElicitNotAllowed, BranchLimit
 from trio_mcp.types import CallToolResult, CreateMessageResult, TextContent, TextResourceContents
 
 BOUND = 20

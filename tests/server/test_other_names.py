@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from naming import unnamed
 
-from trio_mcp import Accepted, Client, ElicitExchange, Server
+from trio_mcp import Accepted, Client, Server
 from trio_mcp.client.options import OF_CLIENT
-from trio_mcp.server import other_names
+from trio_mcp.server import ElicitExchange, other_names
 from trio_mcp.server.context import Context
 from trio_mcp.testing import make_context
 

@@ -14,11 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from talk import talk_to
 from typing_extensions import TypedDict
 
-from trio_mcp import Context, RequestTimeout, Sampled, SampleInvalid, Server
+from trio_mcp import Context, RequestTimeout, SampleInvalid, Server
 from trio_mcp.errors import BranchLimit
 from trio_mcp.protocol.schema.json_schema import Schema
 from trio_mcp.protocol.schema.references import CheckTooExpensive
 from trio_mcp.sampling import SCHEMA_TOOL
+from trio_mcp.server import Sampled
 from trio_mcp.testing import MockClient, Never, SecondWorker, make_context, replay_tool
 from trio_mcp.types import (
     ClientCapabilities,

@@ -9,8 +9,9 @@ import trio
 from naming import unnamed
 from pydantic import BaseModel
 
-from trio_mcp import CapabilityError, Context, LimitExceeded, Sampled, SampleInvalid, Server, ToolError, tool
-from trio_mcp.errors import LocalProtocolError, MalformedAnswer
+from trio_mcp import Context, SampleInvalid, Server, ToolError, tool
+from trio_mcp.errors import CapabilityError, LimitExceeded, LocalProtocolError, MalformedAnswer
+from trio_mcp.server import Sampled
 from trio_mcp.testing import MockClient, make_context, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,

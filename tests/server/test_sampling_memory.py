@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from trio_mcp import Context, LimitExceeded, Server, ServiceOptions
+from trio_mcp import Context, Server, ServiceOptions
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import (

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from trio_mcp import HttpLimits, HttpOptions, HttpRequest, HttpResponse, Server, Tls
-from trio_mcp.http import HttpRoute
+from trio_mcp import HttpOptions, HttpRequest, HttpResponse, Server
+from trio_mcp.http import HttpLimits, HttpRoute, Tls
 
 
 async def hook(request: HttpRequest) -> HttpResponse:
@@ -25,7 +25,7 @@ def test_the_options_of_a_server_can_be_read() -> None:
 
 def test_a_route_is_one_of_the_options_also_of_copies_made_before() -> None:
     server = Server("shop")
-    copy = server.with_options(server.options)
+    copy = server.copy(options=server.options)
     server.route("/hook", methods=["POST"])(hook)
     for each in (server, copy):
         assert each.http is not None

@@ -10,18 +10,8 @@ from typing import Any, Literal
 import pytest
 import trio
 
-from trio_mcp import (
-    BranchLimit,
-    CapabilityError,
-    Client,
-    Context,
-    PeerError,
-    ProviderError,
-    RequestTimeout,
-    Server,
-    accept,
-)
-from trio_mcp.errors import ProviderErrorKind
+from trio_mcp import Client, Context, PeerError, RequestTimeout, Server, accept
+from trio_mcp.errors import BranchLimit, CapabilityError, ProviderError, ProviderErrorKind
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.testing import MockClient, SecondWorker, replay_tool, tool_use
 from trio_mcp.types import (

@@ -14,7 +14,8 @@ import pytest
 import trio
 import trio.testing
 
-from trio_mcp import Client, Context, PeerError, Server, ServiceOptions, TaskCancelled, ToolError, accept
+from trio_mcp import Client, Context, PeerError, Server, ServiceOptions, ToolError, accept
+from trio_mcp.errors import TaskCancelled
 from trio_mcp.session import serve_channel
 from trio_mcp.types import CallToolResult
 from trio_mcp_transports.memory import memory_pair

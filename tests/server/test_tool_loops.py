@@ -11,9 +11,10 @@ import pytest
 import trio
 from trio.testing import Sequencer
 
-from trio_mcp import BranchLimit, BreakToolLoop, CapabilityError, Context, LimitExceeded, Server, ToolError, accept
-from trio_mcp.errors import LocalProtocolError, MalformedAnswer
+from trio_mcp import Context, Server, ToolError, accept
+from trio_mcp.errors import BranchLimit, CapabilityError, LimitExceeded, LocalProtocolError, MalformedAnswer
 from trio_mcp.providers import ScriptedProvider
+from trio_mcp.server import BreakToolLoop
 from trio_mcp.testing import MockClient, SecondWorker, make_context, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     ClientCapabilities,

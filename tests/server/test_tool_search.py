@@ -172,9 +172,9 @@ async def test_a_call_of_call_tool_is_replayed_by_another_process() -> None:
     from trio_mcp.protocol.sealing.request_state import KeyRing
 
     keys = ServiceOptions(keys=KeyRing.random())
-    async with talk_to(make().with_options(keys)) as first:
+    async with talk_to(make().copy(options=keys)) as first:
         interim = await first.round(first.leg("call_tool", asked))
-        async with talk_to(make().with_options(keys)) as second:
+        async with talk_to(make().copy(options=keys)) as second:
             result = await second.result(
                 interim.leg({interim.key: {"action": "accept", "content": {"value": "on"}}}, talk=second)
             )
@@ -302,7 +302,7 @@ async def test_a_tool_with_a_name_of_the_search_is_refused() -> None:
             raise AssertionError("it is not opened")
     with pytest.raises(ValueError, match="both"):
         ToolSearch(search_name="find", call_name="find")
-    async with connected(server.with_tool_search(ToolSearch(call_name="run_tool")), "modern") as client:
+    async with connected(server.copy(tool_search=ToolSearch(call_name="run_tool")), "modern") as client:
         assert [tool.name for tool in await client.list_tools()] == ["search_tools", "run_tool"]
 
 
@@ -330,10 +330,10 @@ def test_a_wrong_option_is_refused(options: dict[str, Any], error: type[Exceptio
         Server("zoo", tool_search=True)  # type: ignore[arg-type]
 
 
-async def test_with_tool_search_leaves_the_server_as_it_is() -> None:
+async def test_a_copy_with_a_tool_search_leaves_the_server_as_it_is() -> None:
     server = Server("zoo")
     server.add_tool(sample_tool)
-    searched = server.with_tool_search()
+    searched = server.copy(tool_search=ToolSearch())
     async with connected(server, "modern") as plain, connected(searched, "modern") as client:
         assert [tool.name for tool in await plain.list_tools()] == ["sample_tool"]
         assert len(await client.list_tools()) == 2

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import trio
 
-from trio_mcp import BreakToolLoop, Client, Context, ProviderError, Server, ToolError
+from trio_mcp import Client, Context, Server, ToolError
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
-from trio_mcp.errors import LocalProtocolError, ProviderErrorKind
+from trio_mcp.errors import LocalProtocolError, ProviderError, ProviderErrorKind
 from trio_mcp.protocol import shown_text
+from trio_mcp.server import BreakToolLoop
 from trio_mcp.testing import MockClient, make_context, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,

@@ -13,17 +13,9 @@ from one_tool import failure_of
 from pydantic import BeforeValidator
 from serving import ROOT
 
-from trio_mcp import (
-    CallHandler,
-    CallRequest,
-    CallResult,
-    Context,
-    Elicit,
-    MessageFacts,
-    Server,
-    ServiceOptions,
-)
+from trio_mcp import CallHandler, CallRequest, CallResult, Context, Elicit, Server, ServiceOptions
 from trio_mcp.server import PromptKeywords, ResourceKeywords, ToolKeywords
+from trio_mcp.session import MessageFacts
 from trio_mcp.testing import MockClient, make_context
 
 

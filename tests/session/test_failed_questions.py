@@ -10,8 +10,8 @@ from naming import unnamed
 from peer import text_of
 from talk import Json, Legacy, Talk, offering, play, session_with
 
-from trio_mcp import CapabilityError, Context, PeerError, ProtocolError, Server
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp import Context, PeerError, Server
+from trio_mcp.errors import CapabilityError, ProtocolError, RemoteProtocolError
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 

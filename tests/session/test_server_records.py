@@ -81,7 +81,7 @@ async def fail(number: int) -> None:
 async def test_a_tool_that_fails_again_and_again_shows_a_bounded_number_of_tracebacks_and_every_reference(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = offering(fail).with_options(ServiceOptions(tell_errors=False))
+    server = offering(fail).copy(options=ServiceOptions(tell_errors=False))
     async with talk_to(server) as talk:
         problems = [await talk.failure(talk.leg("fail", {"number": number})) for number in range(TIMES)]
     records = [record for record in caplog.records if record.name == "trio_mcp.tool"]

@@ -133,7 +133,7 @@ async def test_a_copy_with_one_tool_more_declares_nothing_for_the_original(serve
     async def work() -> str:
         return "done"
 
-    copied = server.with_tool(work, task=True)
+    copied = server.copy(tools=[Server("other").add_tool(work, task=True)])
     async with talk_to(server) as original, talk_to(copied) as copy:
         for announces in (server, copied):
             announces.resource_updated("x://x")

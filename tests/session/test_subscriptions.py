@@ -66,7 +66,7 @@ async def test_there_is_a_limit_to_what_a_session_watches(talk: Talk) -> None:
 
 
 async def test_long_uris_count_by_their_length(server: Server) -> None:
-    wide = server.with_options(ServiceOptions(watched=1000))
+    wide = server.copy(options=ServiceOptions(watched=1000))
     async with session_with(wide) as talk:
         await subscribe(talk, *[f"a:{number:02}{'x' * 8_000}" for number in range(32)])
         error = await talk.error(talk.request("resources/subscribe", {"uri": f"a:32{'x' * 8_000}"}))

@@ -14,8 +14,8 @@ from talk import Talk, talk_to
 from task_talk import DECLARES, TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, ProtocolError, Server, TaskOptions, ToolError
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp import Context, Server, TaskOptions, ToolError
+from trio_mcp.errors import ProtocolError, RemoteProtocolError
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.session import ServiceOptions

@@ -24,7 +24,7 @@ from talk import Talk, offering
 from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, HttpLimits, Server, ServiceOptions, TaskOptions
+from trio_mcp import Context, Server, ServiceOptions, TaskOptions
 from trio_mcp.auth.proxy import clients
 from trio_mcp.auth.proxy.rejections import Rejected
 from trio_mcp.auth.proxy.sealed import Box
@@ -65,6 +65,7 @@ from trio_mcp.base.shared_limits import (
     SharedLimit,
 )
 from trio_mcp.errors import LimitExceeded
+from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay import Backfill, RelayServer, host_links

@@ -9,10 +9,11 @@ from typing import Any
 import trio
 from peer import ChannelClient
 
-from trio_mcp import BranchLimit, Context, PeerError, Server
+from trio_mcp import Context, PeerError, Server
 from trio_mcp.client import Client
-from trio_mcp.testing.sweep import Effects
-from trio_mcp.testing.sweep.wire import WireEnd
+from trio_mcp.errors import BranchLimit
+from trio_mcp.testing import Effects
+from trio_mcp.testing.interruptions.wire import WireEnd
 
 Json = dict[str, Any]
 Scenario = Callable[[Client], Awaitable[object]]

@@ -7,7 +7,7 @@ from scenarios import effects, server
 
 from trio_mcp import Client, Server, accept
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
-from trio_mcp.testing.sweep import sweep
+from trio_mcp.testing import sweep
 
 outer = Server("outer", version="1")
 outer.mount("s", server)

@@ -9,10 +9,11 @@ import pytest
 import trio
 from scenarios import Scenario, called
 
-from trio_mcp import BreakToolLoop, Context, Server
+from trio_mcp import Context, Server
 from trio_mcp.client import accept
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
-from trio_mcp.testing.sweep import Effects, sweep
+from trio_mcp.server import BreakToolLoop
+from trio_mcp.testing import Effects, sweep
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent, ToolUseContent
 
 eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
@@ -102,4 +103,4 @@ def test_a_loop_leaves_nothing_wherever_it_is_interrupted(tool: str, mode: str, 
 
 @pytest.mark.parametrize("tool", ["looping", "broken_off"])
 def test_a_loop_that_is_replayed_at_every_leg_does_its_calls_once(tool: str, stride: int) -> None:
-    swept(called(tool), MODERN, stride, server.with_options(replace(server.options, always_replay=True)))
+    swept(called(tool), MODERN, stride, server.copy(options=replace(server.options, always_replay=True)))

@@ -32,7 +32,7 @@ from scenarios import (
 from trio_mcp import Server
 from trio_mcp.client import accept
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
-from trio_mcp.testing.sweep import Play, SweepReport, Way, sweep, sweep_play
+from trio_mcp.testing import Play, SweepReport, Way, sweep, sweep_play
 from trio_mcp.types import Root
 
 TOOLS = [
@@ -149,7 +149,7 @@ def test_a_body_on_asyncio_that_fails_leaves_nothing_and_is_logged(mode: str, mo
     "scenario", [called("reporting"), called("fanned"), several_calls], ids=["one", "fan", "several"]
 )
 def test_a_connection_that_takes_one_message_at_a_time_leaves_nothing(scenario: Scenario, mode: str) -> None:
-    narrow = server.with_options(replace(server.options, outbox=1))
+    narrow = server.copy(options=replace(server.options, outbox=1))
     swept(scenario, mode, narrow, buffer=1)
 
 
@@ -160,7 +160,7 @@ def test_opening_and_closing_leave_nothing(mode: str) -> None:
 
 @pytest.mark.parametrize("tool", ["stepping", "handing_over"])
 def test_a_call_that_is_replayed_at_every_leg_does_its_steps_once(tool: str) -> None:
-    replayed = server.with_options(replace(server.options, always_replay=True))
+    replayed = server.copy(options=replace(server.options, always_replay=True))
     sweep(
         replayed,
         called(tool),

@@ -77,7 +77,7 @@ async def test_the_server_itself_is_left_as_it_was() -> None:
 async def test_a_store_in_a_file_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
     file = tmp_path / "state.db"
-    stored = server.with_options(ServiceOptions(store=str(file)))
+    stored = server.copy(options=ServiceOptions(store=str(file)))
     report = await replay_tool(stored, "steady", on_elicit=lambda _: accept(value=7))
     report.check()
     assert not file.exists()

@@ -13,7 +13,7 @@ from asgi_peer import AsgiPeer, legacy_call, modern_call, served
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
-from trio_mcp.testing.sweep.census import only_new_objects
+from trio_mcp.testing.interruptions.census import only_new_objects
 from trio_mcp_transports.http import asgi_app
 
 TIMES = 5

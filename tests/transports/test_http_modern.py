@@ -11,10 +11,11 @@ import trio
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, legacy_call, modern_call, modern_request, served
 from stage import Stage
 
-from trio_mcp import Context, MessageFacts, Mirrored, ProtocolError, Server
+from trio_mcp import Context, Mirrored, Server
+from trio_mcp.errors import ProtocolError
 from trio_mcp.protocol.json_limits import JsonLimits, Measure
 from trio_mcp.protocol.jsonrpc import Malformed, Message, parse
-from trio_mcp.session import ServerSession
+from trio_mcp.session import MessageFacts, ServerSession
 from trio_mcp.session.channel import TURN
 from trio_mcp_transports.http import asgi_app
 

@@ -6,8 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from trio_mcp import Client, HttpLimits, HttpOptions, PeerError, Server, proxy
+from trio_mcp import Client, HttpOptions, PeerError, Server, proxy
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.json_limits import held_size
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
 from trio_mcp.session import ChannelServer

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from asgi_peer import JSON_HEADERS, modern_call, served
 
-from trio_mcp import Context, HttpLimits, HttpOptions, Server, ServiceOptions, Tls
+from trio_mcp import Context, HttpOptions, Server, ServiceOptions
+from trio_mcp.http import HttpLimits, Tls
 from trio_mcp_transports.http import McpApp, asgi_app, serve_http
 from trio_mcp_transports.http.server.by_path import HttpKeywords
 
@@ -51,7 +52,7 @@ async def test_the_serving_call_replaces_the_authentication() -> None:
     assert await status_of(asgi_app(server, authenticate=by_other_token), authorization="Bearer b") == 200
 
 
-@pytest.mark.parametrize("copied", [lambda s: s.with_options(s.options), lambda s: s.with_tool(print_nothing)])
+@pytest.mark.parametrize("copied", [lambda s: s.copy(options=s.options), lambda s: s.copy(tools=[print_nothing])])
 async def test_copies_of_a_server_ask_for_authentication_too(copied: Callable[[Server], Server]) -> None:
     assert await status_of(asgi_app(copied(shop(authenticate=by_token)))) == 401
 

@@ -11,8 +11,9 @@ import trio
 import trio.testing
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, legacy_call, modern_call, served
 
-from trio_mcp import Context, HttpLimits, HttpOptions, HttpRequest, HttpResponse, Server, Tls
+from trio_mcp import Context, HttpOptions, HttpRequest, HttpResponse, Server
 from trio_mcp.errors import ConfigurationError
+from trio_mcp.http import HttpLimits, Tls
 from trio_mcp_transports.http import asgi_app, serve_http
 
 FOREIGN = {"host": "evil.example"}

@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from naming import unnamed
 
-from trio_mcp import Server, Tls
+from trio_mcp import Server
 from trio_mcp.errors import ConfigurationError
+from trio_mcp.http import Tls
 from trio_mcp_transports.http import serve_http
 
 

@@ -9,7 +9,8 @@ from typing import Literal, assert_type
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from trio_mcp import Accepted, Context, Elicit, ElicitExchange, Server, Titled
+from trio_mcp import Accepted, Context, Elicit, Server, Titled
+from trio_mcp.server import ElicitExchange
 from trio_mcp.types import JsonObject, JsonValue
 
 server = Server("typed")

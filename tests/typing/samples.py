@@ -7,20 +7,8 @@ from typing import Literal, assert_type
 
 from pydantic import BaseModel
 
-from trio_mcp import (
-    BreakToolLoop,
-    Client,
-    ClientTools,
-    Context,
-    Image,
-    Sampled,
-    SampleExchange,
-    SampleInvalid,
-    Server,
-    ToolLoopResult,
-    tool,
-)
-from trio_mcp.server import SampleAttempt
+from trio_mcp import Client, Context, Image, SampleInvalid, Server, tool
+from trio_mcp.server import BreakToolLoop, ClientTools, SampleAttempt, Sampled, SampleExchange, ToolLoopResult
 from trio_mcp.types import (
     JsonObject,
     JsonValue,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import assert_type
 
-from trio_mcp import Client, HttpLimits, Server, proxy
+from trio_mcp import Client, Server, proxy
+from trio_mcp.http import HttpLimits
 from trio_mcp_transports.http import McpApp, McpApps, asgi_app, serve_http
 
 

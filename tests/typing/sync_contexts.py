@@ -7,7 +7,8 @@ from typing import assert_type
 
 from pydantic import BaseModel
 
-from trio_mcp import Accepted, Caller, Elicit, Sampled, Server, SyncContext, Titled, ToolLoopResult
+from trio_mcp import Accepted, Caller, Elicit, Server, SyncContext, Titled
+from trio_mcp.server import Sampled, ToolLoopResult
 from trio_mcp.types import GetPromptResult, JsonValue, ReadResourceResult, Root
 
 server = Server("typed")

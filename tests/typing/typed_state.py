@@ -14,10 +14,10 @@ from trio_mcp import (
     Context,
     HttpRequest,
     HttpResponse,
-    MessageFacts,
     Provide,
     Server,
 )
+from trio_mcp.session import MessageFacts
 from trio_mcp.types import CallToolResult, GetPromptResult, ReadResourceResult
 
 

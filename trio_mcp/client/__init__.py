@@ -1,50 +1,50 @@
-"""Calling servers: `Client`, and the handlers that answer their questions."""
+"""Calling servers: `Client`, the handlers that answer its questions, and the types of agents."""
 
-from ..session.subscriptions import Change, ChangeKind
-from .cache import CacheStatistics, ResponseCache
-from .changes import Changes, OnChange
-from .client import Client
-from .elicit_router import ElicitRouter
-from .handlers import (
-    Handlers,
-    OnDisconnect,
-    OnElicit,
-    OnElicitUrl,
-    OnLog,
-    OnRoots,
-    accept,
-    accept_defaults,
-    decline,
-    dismiss,
-)
-from .options import MAX_ROUNDS, ClientOptions, ConnectKeywords
-from .sampling import ApproveSample, OnSample
-from .task_methods import ClientTask, TaskChanges
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "MAX_ROUNDS",
-    "ApproveSample",
-    "CacheStatistics",
-    "Change",
-    "ChangeKind",
-    "Changes",
-    "Client",
-    "ClientOptions",
-    "ClientTask",
-    "ConnectKeywords",
-    "ElicitRouter",
-    "Handlers",
-    "OnChange",
-    "OnDisconnect",
-    "OnElicit",
-    "OnElicitUrl",
-    "OnLog",
-    "OnRoots",
-    "OnSample",
-    "ResponseCache",
-    "TaskChanges",
-    "accept",
-    "accept_defaults",
-    "decline",
-    "dismiss",
-]
+from ..base import late
+
+if TYPE_CHECKING:
+    from ..session.subscriptions import Change as Change, ChangeKind as ChangeKind
+    from .agent.agent import AgentResult as AgentResult
+    from .agent.calls import AgentCall as AgentCall
+    from .agent.model_tools import ModelTools as ModelTools
+    from .cache import CacheStatistics as CacheStatistics, ResponseCache as ResponseCache
+    from .changes import Changes as Changes, OnChange as OnChange
+    from .client import Client as Client
+    from .elicit_router import ElicitRouter as ElicitRouter
+    from .handlers import (
+        Handlers as Handlers,
+        OnDisconnect as OnDisconnect,
+        OnElicit as OnElicit,
+        OnElicitUrl as OnElicitUrl,
+        OnLog as OnLog,
+        OnRoots as OnRoots,
+        accept as accept,
+        accept_defaults as accept_defaults,
+        decline as decline,
+        dismiss as dismiss,
+    )
+    from .options import MAX_ROUNDS as MAX_ROUNDS, ClientOptions as ClientOptions, ConnectKeywords as ConnectKeywords
+    from .sampling import ApproveSample as ApproveSample, OnSample as OnSample
+    from .task_methods import ClientTask as ClientTask, TaskChanges as TaskChanges
+else:
+    __getattr__, __dir__, __all__ = late.exports(
+        __name__,
+        {
+            "agent.agent": "AgentResult",
+            "agent.calls": "AgentCall",
+            "agent.model_tools": "ModelTools",
+            "cache": "CacheStatistics ResponseCache",
+            "changes": "Changes OnChange",
+            "client": "Client",
+            "elicit_router": "ElicitRouter",
+            "handlers": (
+                "Handlers OnDisconnect OnElicit OnElicitUrl OnLog OnRoots accept accept_defaults decline dismiss"
+            ),
+            "options": "ClientOptions ConnectKeywords MAX_ROUNDS",
+            "sampling": "ApproveSample OnSample",
+            "task_methods": "ClientTask TaskChanges",
+            "trio_mcp.session.subscriptions": "Change ChangeKind",
+        },
+    )

@@ -139,7 +139,7 @@ class RelayServer:
                     yield service
             nursery.cancel_scope.cancel()
 
-    def with_options(self, options: ServiceOptions) -> Self:
+    def copy(self, *, options: ServiceOptions) -> Self:
         """Return a proxy of the same server with other limits, times and keys."""
         other = copy(self)
         other.options = check_service(options)

@@ -164,6 +164,13 @@ class Registration:
             TypeError: as `tool`; or a tool comes with options, or is not finished.
             ValueError: as `tool`.
         """
+        tool = self._made_tool(function, options)
+        self._registry.tools.add(tool.name, tool)
+        remember_home(tool.function, self)
+        return tool
+
+    def _made_tool(self, function: Function | Tool, options: ToolKeywords) -> Tool:
+        """Return the tool as this server has it. Raises what `add_tool` raises."""
         if isinstance(function, Tool):
             if options:
                 raise TypeError(
@@ -177,10 +184,7 @@ class Registration:
         else:
             check_function(function, "tool")
             tool = make_tool(function, self._with_loop(function, options), self._threads)
-        tool = tool.without(self._fulfilled)
-        self._registry.tools.add(tool.name, tool)
-        remember_home(tool.function, self)
-        return tool
+        return tool.without(self._fulfilled)
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool; running calls continue. Raises `LookupError` if there is none of that name."""

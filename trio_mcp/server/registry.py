@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
@@ -223,13 +223,14 @@ class Registry:
         self.keeps_results = self.keeps_results or tool.max_result is not None
         self.runs_tasks = self.runs_tasks or tool.task is not TaskSupport.FORBIDDEN
 
-    def with_tool(self, tool: Tool) -> Registry:
-        """Return a registry that shares everything with this one but its list of tools, which has one more."""
+    def with_tools(self, tools: Sequence[Tool]) -> Registry:
+        """Return a registry that shares everything with this one but its list of tools, which has these, too."""
         other = copy(self)
         other.tools = Catalog("tool", lambda: None)
-        for each in (*self.tools, tool):
+        for each in (*self.tools, *tools):
             other.tools.add(each.name, each)
-        other._note_tool(tool)  # noqa: SLF001  it is of this class
+        for each in tools:
+            other._note_tool(each)  # noqa: SLF001  it is of this class
         return other
 
     @property

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar
 
 from .. import server
 from ..base.checks import check_instance, check_str, keyword_options, missing
@@ -48,9 +48,8 @@ from .options import check_instructions, check_service, identity_of
 from .pages import PAGE_SIZE, PageSettings
 from .registry import request_checks_of, routes_of
 from .running import RunningServices
-from .tool_options import ToolKeywords
 from .tools.own_tools import ServerTools
-from .tools.tool import Tool, make_tool
+from .tools.tool import Tool
 
 if TYPE_CHECKING:
     from ..http import HttpHandler, HttpOptions, HttpRoute
@@ -170,39 +169,40 @@ class Server(Composition, metaclass=AnsweredType):
         for each in message_middleware:
             self.message_middleware(each)
 
-    def with_options(self, options: ServiceOptions) -> Server:
-        """Return a server with other limits and times that shares everything registered, now or later, with this one."""
-        # Shallow: registry, threads and running services stay shared, so that a later `add_tool` reaches both.
-        other = copy(self)
-        other.options = check_service(options)
-        return other
+    def copy(
+        self,
+        *,
+        options: ServiceOptions | None = None,
+        lifespan: Lifespan | None = None,
+        tool_search: server.ToolSearch | None = None,
+        tools: Sequence[Function | Tool] = (),
+    ) -> Server:
+        """Return a server that differs in what is given here, and shares everything registered, now or later, with this one.
 
-    def with_tool(self, function: Function, **options: Unpack[ToolKeywords]) -> Server:
-        """Return a server that has one tool more than this one has now, and shares everything else with it.
+            offline = server.copy(options=ServiceOptions(keys=keys), lifespan=fake)
 
-        Raises what `add_tool` raises.
-        """
-        other = copy(self)
-        tool = make_tool(function, options, self._threads).without(self._fulfilled)
-        other._registry = self._registry.with_tool(tool)  # noqa: SLF001  it is of this class
-        return other
-
-    def with_lifespan(self, lifespan: Lifespan) -> Server:
-        """Return a server with another lifespan that shares everything registered with this one.
+        Args:
+            options: other limits and times.
+            lifespan: another lifespan.
+            tool_search: offer a search in place of the list of tools.
+            tools: more tools, as `add_tool` takes them. Such a copy has the tools that this server has now, and none that it gets
+                later.
 
         Raises:
-            TypeError: it is not a function decorated with `@asynccontextmanager`.
+            TypeError, ValueError: as `Server` and `add_tool`.
         """
-        check_lifespan(lifespan)
+        # Shallow: registry, threads and running services stay shared, so that a later `add_tool` reaches both.
         other = copy(self)
-        other._lifespan = lifespan  # noqa: SLF001  it is of this class
-        return other
-
-    def with_tool_search(self, tool_search: server.ToolSearch | None = None) -> Server:
-        """Return a server that offers a search and a call in place of its list of tools, and shares everything with this one."""
-        other = copy(self)
-        search = server.tools.search.ToolSearch() if tool_search is None else tool_search
-        other._tool_search = server.tools.search.check_tool_search(search)  # noqa: SLF001
+        if options is not None:
+            other.options = check_service(options)
+        if lifespan is not None:
+            check_lifespan(lifespan)
+            other._lifespan = lifespan  # noqa: SLF001  it is of this class
+        if tool_search is not None:
+            other._tool_search = server.tools.search.check_tool_search(tool_search)  # noqa: SLF001
+        if tools:
+            made = [self._made_tool(each, {}) for each in tools]
+            other._registry = self._registry.with_tools(made)  # noqa: SLF001
         return other
 
     @property

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..base import late
 
 if TYPE_CHECKING:
+    from ..runtime import Limits as Limits, MemoryBudget as MemoryBudget
     from . import (
         batch as batch,
         changes as changes,
@@ -100,6 +101,7 @@ else:
             "service": "Service open_service",
             "token_usage": "TokenEstimate TokenUsage usage_of used_tokens",
             "transport": "ChannelServer SharedServer Transport check_options find_transport",
+            "trio_mcp.runtime": "Limits MemoryBudget",
             "tree": "AwaitedAnswers BranchTree CallState CallTree ClientTree ServiceTree",
         },
         in_calls="batch calls idempotency kept_results keyed_calls listen_requests recovery tasks token_usage",

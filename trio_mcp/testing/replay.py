@@ -58,7 +58,7 @@ async def replay_tool(
     """
     divergences: list[str] = []
     options = replace(server.options, always_replay=True, on_divergence=divergences.append)
-    target = without_file(server.with_options(options))
+    target = without_file(server.copy(options=options))
     result: CallToolResult | None = None
     async with Client.connect(
         target, mode=MODERN, on_elicit=on_elicit, on_sample=on_sample, on_roots=on_roots

@@ -15,7 +15,8 @@ from serving import IMPORTS, ROOT, HttpProcess, http_client, http_process, retry
 from users import User
 
 from examples.checkout import server
-from trio_mcp import Client, Disconnected, LimitExceeded, accept, decline, dismiss
+from trio_mcp import Client, Disconnected, accept, decline, dismiss
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
 CHECKOUT = ROOT / "examples" / "checkout.py"

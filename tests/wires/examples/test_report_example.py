@@ -23,7 +23,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["legacy", "modern"])
 @pytest.mark.parametrize(("published", "place"), [(True, "the library"), (False, "the drawer")])
 async def test_a_report_is_filed_where_its_user_says(mode: str, published: bool, place: str) -> None:
-    server = examples.report.server.with_options(ServiceOptions())
+    server = examples.report.server.copy(options=ServiceOptions())
     with trio.fail_after(10):
         async with Client.connect(server, mode=mode, on_elicit=lambda _: accept(value=published)) as client:
             result = await client.call_tool("report", {"topic": "tides"}, task=True)

@@ -11,7 +11,8 @@ from typing import TypeVar
 import trio
 from late_sqlite import LONG_TIMEOUT, MOST_LATE
 
-from trio_mcp import OutcomeUnknown, PeerError
+from trio_mcp import PeerError
+from trio_mcp.errors import OutcomeUnknown
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
 from trio_mcp.types import JsonObject

@@ -13,10 +13,11 @@ import pytest
 import trio
 from serving import IMPORTS, HttpProcess, http_process
 
-from trio_mcp import ClientGroup, GroupServer, OutcomeUnknown, ServerState, ServerStatus, ServerUnavailable
+from trio_mcp import ClientGroup, GroupServer, ServerState, ServerStatus
 from trio_mcp.base.backoff import Backoff
 from trio_mcp.client.group import member
 from trio_mcp.client.group.servers import Target
+from trio_mcp.errors import OutcomeUnknown, ServerUnavailable
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
 SERVER = Path(__file__).parent / "effects_server.py"

@@ -20,9 +20,9 @@ from late_calls import assert_once, ended, has_landed, make_late, new_key
 from late_sqlite import LONG_TIMEOUT, TIMEOUT
 from serving import IMPORTS, HttpProcess, http_process
 
-from trio_mcp import Client, OutcomeUnknown
+from trio_mcp import Client
 from trio_mcp.client import accept
-from trio_mcp.errors import Unreachable
+from trio_mcp.errors import OutcomeUnknown, Unreachable
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.types import ElicitResult
 

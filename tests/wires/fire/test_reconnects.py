@@ -13,7 +13,8 @@ import pytest
 import trio
 from serving import IMPORTS, http_process
 
-from trio_mcp import Client, Disconnected, OutcomeUnknown
+from trio_mcp import Client, Disconnected
+from trio_mcp.errors import OutcomeUnknown
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
 SERVER = Path(__file__).parent / "effects_server.py"

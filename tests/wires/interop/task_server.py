@@ -6,7 +6,8 @@ import sys
 
 import trio
 
-from trio_mcp import Context, ProtocolError, Server, ServiceOptions, TaskOptions
+from trio_mcp import Context, Server, ServiceOptions, TaskOptions
+from trio_mcp.errors import ProtocolError
 
 server = Server("tasker", version="1", options=ServiceOptions(tasks=TaskOptions(poll_interval=0.05)))
 

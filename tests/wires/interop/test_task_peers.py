@@ -13,7 +13,8 @@ import trio
 from processes import HERE, MODERN, NEWEST, NEWEST_LEGACY, Target, over_http
 from serving import IMPORTS
 
-from trio_mcp import Client, TaskCancelled, accept
+from trio_mcp import Client, accept
+from trio_mcp.errors import TaskCancelled
 
 LIMIT = 60.0
 """Seconds that anything here may take; FastMCP needs several to be imported."""

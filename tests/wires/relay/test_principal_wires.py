@@ -10,7 +10,8 @@ import pytest
 import trio
 from serving import served
 
-from trio_mcp import Change, Client, Context, PeerError, Server, accept, proxy
+from trio_mcp import Client, Context, PeerError, Server, accept, proxy
+from trio_mcp.client import Change
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, MODERN
 from trio_mcp.relay import Proxy

@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from trio_mcp import HttpOptions, HttpRequest, HttpResponse, Server, Tls, configure_logging
+from trio_mcp import HttpOptions, HttpRequest, HttpResponse, Server, configure_logging
+from trio_mcp.http import Tls
 from trio_mcp_transports.http import asgi_app
 
 

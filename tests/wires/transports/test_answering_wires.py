@@ -16,7 +16,8 @@ from scripted import Thinker
 from scripted_model import ScriptedModel, results_in, use
 from serving import IMPORTS, SOON, START, served
 
-from trio_mcp import Client, Disconnected, SampleRefused, Server, accept_defaults, run_agent
+from trio_mcp import Client, Disconnected, Server, accept_defaults, run_agent
+from trio_mcp.errors import SampleRefused
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("asking_app.py"))]
 

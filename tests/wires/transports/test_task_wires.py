@@ -13,7 +13,8 @@ import tasks_app
 import trio
 from serving import IMPORTS, START, served
 
-from trio_mcp import Client, RequestTimeout, TaskCancelled, accept, decline
+from trio_mcp import Client, RequestTimeout, accept, decline
+from trio_mcp.errors import TaskCancelled
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("tasks_app.py"))]
 

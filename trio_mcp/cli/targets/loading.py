@@ -136,7 +136,7 @@ def load_python(target: PythonTarget, *, tell_errors: bool = False) -> Server:
     finally:
         LOADS_ONLY.reset(before)
     if tell_errors and server.options.tell_errors is None:
-        return server.with_options(replace(server.options, tell_errors=True))
+        return server.copy(options=replace(server.options, tell_errors=True))
     return server
 
 

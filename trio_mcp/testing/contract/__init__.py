@@ -35,6 +35,16 @@ if TYPE_CHECKING:
         rule,
     )
     from .stage import Gauges, Stage, linked_stage, open_stage_port
+    from .store.cases import (
+        Opened,
+        StoreCase,
+        StoreMaker,
+        StoreRule,
+        StoreTrait,
+        all_store_rules,
+        store_cases_of,
+        store_rule,
+    )
     from .subject import contract_server, lent_server
     from .table import rules_table
 
@@ -50,15 +60,21 @@ __all__ = [
     "Gauges",
     "Impossible",
     "Maker",
+    "Opened",
     "Pair",
     "Peer",
     "Proxy",
     "Question",
     "Rule",
     "Stage",
+    "StoreCase",
+    "StoreMaker",
+    "StoreRule",
+    "StoreTrait",
     "Trait",
     "accepted",
     "all_rules",
+    "all_store_rules",
     "cases_of",
     "contract_server",
     "groups",
@@ -70,6 +86,8 @@ __all__ = [
     "open_stage_port",
     "rule",
     "rules_table",
+    "store_cases_of",
+    "store_rule",
     "text_of",
 ]
 
@@ -92,6 +110,16 @@ _MODULES = {
         "rule",
     ),
     "stage": ("Gauges", "Stage", "linked_stage", "open_stage_port"),
+    "store": (
+        "Opened",
+        "StoreCase",
+        "StoreMaker",
+        "StoreRule",
+        "StoreTrait",
+        "all_store_rules",
+        "store_cases_of",
+        "store_rule",
+    ),
     "subject": ("contract_server", "lent_server"),
     "table": ("rules_table",),
 }

@@ -43,7 +43,7 @@ def lent_server(stage: Stage) -> Iterator[Server]:
     door.now = stage
     stage.measured_by(partial(gauges_of, server))
     options = service_options(stage.options)
-    yield server.with_options(options)
+    yield server.copy(options=options)
     held = options.memory.statistics().drawn
     assert not held, f"the server has ended and still counts {held} bytes of its memory budget"
     if not (stage.spent or server.services):

@@ -10,6 +10,8 @@ import trio
 
 from ...base.checks import check_instance
 from ...server import AnyElicit, Context, Server
+from ...server.tools.builder import NO_THREADS
+from ...server.tools.tool import make_tool
 
 
 @asynccontextmanager
@@ -42,9 +44,10 @@ class HeldCall:
         self._ready = trio.Event()
         self._context: Context | None = None
         # Never replayed: a second run would have no block.
-        self.server = server.with_tool(self._wait, name=self.name, elicits=declares, resume="parked")
+        waiting = make_tool(self._wait, {"name": self.name, "elicits": declares, "resume": "parked"}, NO_THREADS)
+        self.server = server.copy(tools=[waiting])
         if state is not None:
-            self.server = self.server.with_lifespan(partial(lifespan_of, state))
+            self.server = self.server.copy(lifespan=partial(lifespan_of, state))
 
     async def context(self) -> Context:
         """Wait until the call has begun, and return its context."""

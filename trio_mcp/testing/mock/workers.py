@@ -31,7 +31,7 @@ def without_file(server: Server) -> Server:
     # clock does not wait for the threads that write.
     options = server.options
     if isinstance(options.store, str | None):
-        return server.with_options(replace(options, store="memory:"))
+        return server.copy(options=replace(options, store="memory:"))
     return server
 
 
@@ -75,7 +75,7 @@ class Workers:
     def __init__(self, server: Server, caller: Caller | None, *, shares_keys: bool) -> None:
         if shares_keys and server.options.keys is None:
             keys = KeyRing.from_environment() or KeyRing.random()
-            server = server.with_options(replace(server.options, keys=keys))
+            server = server.copy(options=replace(server.options, keys=keys))
         self._server = without_file(server)
         self._peer = Peer() if caller is None else Peer(caller.principal, known_caller=caller)
         self._wanted = 1

@@ -22,8 +22,3 @@ would free.
 A run is deterministic: its clock is virtual, and Trio's scheduler gets a seed. So a problem names the interruption that causes
 it, and `only` repeats that one.
 """
-
-from .run import Play, Strike, Way
-from .sweeping import Effects, Problem, SweepReport, sweep, sweep_play
-
-__all__ = ["Effects", "Play", "Problem", "Strike", "SweepReport", "Way", "sweep", "sweep_play"]
