@@ -35,6 +35,52 @@ async def test_a_legacy_session_is_opened_used_and_ended(peer: AsgiPeer) -> None
     assert (await peer.post(legacy_call("echo", {"text": "hi"}), headers)).status == 404
 
 
+@pytest.mark.parametrize("streams", [False, True], ids=["plain", "a stream"])
+async def test_a_request_that_runs_when_its_session_is_deleted_gets_an_error(streams: bool) -> None:
+    server, begun = Server("shop"), trio.Event()
+
+    @server.tool
+    async def wait(ctx: Context) -> None:
+        if streams:
+            await ctx.progress(1)
+        begun.set()
+        await trio.sleep_forever()
+
+    async with served(asgi_app(server)) as peer:
+        headers = await peer.open_session()
+        call = peer.start(legacy_call("wait", id="mine", _meta={"progressToken": "t"}), headers)
+        await begun.wait()
+        assert (await peer.post(b"", headers, method="DELETE")).status == 204
+        await call.end()
+    assert call.status == 200, "404 would let its client send it again in another session"
+    assert (call.last["id"], call.last["error"]["data"]) == ("mine", {OUTCOME_UNKNOWN: True})
+
+
+async def test_a_request_that_was_cancelled_gets_no_reply_when_its_session_is_deleted() -> None:
+    server, begun, cancelled, go_on = Server("shop"), trio.Event(), trio.Event(), trio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        try:
+            begun.set()
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+            with trio.CancelScope(shield=True):
+                await go_on.wait()
+
+    async with served(asgi_app(server)) as peer:
+        headers = await peer.open_session()
+        call = peer.start(legacy_call("wait"), headers)
+        await begun.wait()
+        await peer.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}, headers)
+        await cancelled.wait()
+        await peer.post(b"", headers, method="DELETE")
+        go_on.set()
+        await call.end()
+    assert (call.status, call.body) == (202, b"")
+
+
 async def test_a_modern_call_needs_no_session_and_is_given_none(peer: AsgiPeer) -> None:
     reply = await peer.post(*modern_call("echo", {"text": "hi"}))
     assert reply.json["result"]["resultType"] == "complete"

@@ -15,7 +15,7 @@ from naming import unnamed
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.memory_budget import process_budget
@@ -344,6 +344,16 @@ async def test_a_deleted_session_is_unknown_in_the_next_process(disk: Disk, shop
     assert disk.records == {}
     async with process(disk, shop) as second:
         assert (await second.peer.post(legacy_call("two"), headers)).status == 404
+
+
+async def test_a_request_that_runs_when_its_stored_session_is_deleted_gets_an_error(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = first.peer.start(legacy_call("unrepeatable"), headers)
+        await shop.started.wait()
+        await first.peer.post({}, headers, method="DELETE")
+        await call.end()
+    assert call.json["error"]["data"] == {OUTCOME_UNKNOWN: True}
 
 
 async def test_the_stream_for_what_belongs_to_no_request_is_resumed(disk: Disk, shop: Shop) -> None:

@@ -267,14 +267,14 @@ class RelaySession(ServerSession):
         if self._shared and outbox is not None:
             self._begin()
 
-    def close(self, reason: CancelReason) -> None:
+    def close(self, reason: CancelReason, reply: ErrorDetail | None = None) -> None:
         """End the connection to the server, and with it all that the proxy answers."""
         self._lost = self._lost or GONE.format(self._name, "the session has ended")
         self._principals.close_all(reason)
         self._scope.cancel()
         if self._translation is not None:
             self._translation.session.close(reason)
-        super().close(reason)
+        super().close(reason, reply)
 
     @property
     def initialized(self) -> bool:

@@ -115,7 +115,7 @@ class BatchReplyTarget(ReplyTarget):
 
     def finish(self, outcome: LegOutcome, more: JsonObject | None = None) -> None:
         """Hand the outcome to the batch."""
-        outcome = self.affordable(outcome)
+        outcome = self.sendable(outcome)
         if self.operation is not None:
             self.operation.answered(outcome)
         self.close()

@@ -103,6 +103,8 @@ class ReplyTarget:
     rest. None where a stream cannot be ended early."""
     operation: telemetry.Operation | None = field(default=None, init=False)
     """Its span; None without telemetry, and after the end."""
+    fallback: ErrorDetail | None = field(default=None, init=False)
+    """The reply if the work has no outcome for the client; None: there is no reply then."""
 
     @property
     def about(self) -> RequestId | None:
@@ -135,12 +137,12 @@ class ReplyTarget:
         self.outbox.post(Envelope(message, about=self.about))
 
     def finish(self, outcome: LegOutcome, more: JsonObject | None = None) -> None:
-        """Send the outcome, or an error that names the memory budget if that has no room for it.
+        """Send the outcome, or what `sendable` returns in place of it.
 
         Args:
             more: members of the reply that JSON-RPC does not define.
         """
-        outcome = self.affordable(outcome)
+        outcome = self.sendable(outcome)
         if self.operation is not None:
             self.operation.answered(outcome)
         # First: a task that the reply wakes may look at the table, or use the id again.
@@ -153,8 +155,10 @@ class ReplyTarget:
         elif self.owns_outbox:
             self.outbox.close()
 
-    def affordable(self, outcome: LegOutcome) -> LegOutcome:
-        """Return the outcome, or the error to send in place of it if the memory budget has no room."""
+    def sendable(self, outcome: LegOutcome) -> LegOutcome:
+        """Return the outcome, or the error to send in place of it if there is none, or the memory budget has no room."""
+        if outcome is None:
+            return self.fallback
         account = self.outbox.account
         if isinstance(outcome, Encoded) and account is not None:
             try:
@@ -268,6 +272,10 @@ class OpenRequests:
         self.count -= 1
         if not self.count and self._none_left is not None:
             self._none_left.set()
+
+    def was_cancelled(self, target: ReplyTarget) -> bool:
+        """Return whether the client has cancelled an open request."""
+        return target in self._cancelled
 
     def is_open(self, request_id: RequestId) -> bool:
         """Return whether a request of this id waits for its reply, and was not cancelled."""

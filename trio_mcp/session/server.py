@@ -45,6 +45,7 @@ from ..protocol.connection import (
 from ..protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     Encoded,
+    ErrorDetail,
     Malformed,
     Message,
     Request,
@@ -261,8 +262,12 @@ class ServerSession:
         if work is not None:
             work.disconnect(target)
 
-    def close(self, reason: CancelReason) -> None:
-        """Cancel every running call of a connection that has ended. Parked calls belong to no connection (M-ST-2c)."""
+    def close(self, reason: CancelReason, reply: ErrorDetail | None = None) -> None:
+        """Cancel every running call of a connection that has ended. Parked calls belong to no connection (M-ST-2c).
+
+        Args:
+            reply: to the requests that get no other one and were not cancelled by the client; None where it cannot be reached.
+        """
         self.connection.close()
         telemetry, opened_at = self.service.calls.telemetry, self._state.opened_at
         if telemetry is not None and opened_at is not None:
@@ -270,6 +275,8 @@ class ServerSession:
         self._state.close(reason)
         # Before their questions are forgotten: a call that another connection waits for asks them again there.
         for target in list(self.requests):
+            if not self.requests.was_cancelled(target):
+                target.fallback = reply
             withdraw(target, reason)
         self._asks.close()
         if self._records is not None:

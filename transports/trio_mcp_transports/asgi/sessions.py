@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Final, Generic, TypeVar
 
+from trio_mcp.protocol.jsonrpc import ErrorDetail
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.runtime.quota import Quota
 from trio_mcp.session import ServerSession
@@ -80,7 +81,10 @@ class SessionTable(Generic[S]):
 
     Attributes:
         quota: for sessions; one that is added counts.
+        reply_at_end: to the requests that run when their session ends; None where it would not reach their client.
     """
+
+    reply_at_end: ErrorDetail | None = None
 
     def __init__(self, quota: HttpQuota, advice: str) -> None:
         self.quota = quota
@@ -124,7 +128,8 @@ class SessionTable(Generic[S]):
         self.quota.give_back(entry.account.caller)
         # It knows the entry: without a reference back, nothing is left to the garbage collector.
         entry.session.on_over = None
-        entry.session.close(reason)
+        # After a shutdown the next process may answer.
+        entry.session.close(reason, None if reason is CancelReason.SHUTDOWN else self.reply_at_end)
         entry.close_streams()
         entry.account.close()
 

@@ -11,7 +11,8 @@ import trio
 
 from trio_mcp.base.shared_limits import SESSIONS
 from trio_mcp.http import HttpLimits
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail
+from trio_mcp.protocol.revisions import OUTCOME_UNKNOWN
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import ServerSession
 from trio_mcp.session.envelope import SESSION_SIZE
@@ -35,6 +36,14 @@ LAPSE_SECONDS: Final = 15.0
 FLUSH_SECONDS: Final = 1.0
 """For how long the last events of a session that is released are written."""
 FLUSH_LOOK: Final = 0.01
+
+SESSION_ENDED: Final = ErrorDetail(
+    # No 404: the client would send it again in another session, although it has run.
+    INTERNAL_ERROR,
+    "This session was ended while the request ran. What it did stays done. Start it again if that is safe.",
+    {OUTCOME_UNKNOWN: True},
+)
+"""The reply to a request whose session is deleted."""
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs something in a task that belongs to the application."""
@@ -117,6 +126,8 @@ class LegacySessions(SessionTable[LegacySession]):
         spawn: for the forgetting of what was logged.
         home: where sessions outlive the process; None if they do not.
     """
+
+    reply_at_end = SESSION_ENDED
 
     def __init__(self, limits: HttpLimits, spawn: Spawn, home: SessionHome | None = None) -> None:
         quota = HttpQuota(SESSIONS, limits.sessions, limits.per_principal)
