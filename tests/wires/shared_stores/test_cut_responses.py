@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
 import trio
+import uvicorn
+from hypercorn.config import Config
+from hypercorn.trio import serve
 from noticing_store import NoticingDisk, NoticingStore
 from peer import hello, modern_meta
-from serving import served
+from serving import free_port, served
 from task_process import KEYS
 
 from trio_mcp import Server, ServiceOptions
 from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
+from trio_mcp_transports.http import asgi_app
 
 BOUND = 30
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -51,12 +59,54 @@ async def legacy_session(client: httpx2.AsyncClient, url: str) -> dict[str, str]
     return headers
 
 
+Run = Callable[[Callable[[], None]], object]
+"""Runs a function in the thread of a server."""
+
+
+@asynccontextmanager
+async def by_itself(server: Server, *, sessions: bool) -> AsyncIterator[tuple[str, Run]]:
+    async with served(server, sessions=sessions) as url:
+        yield url, lambda function: function()
+
+
+@asynccontextmanager
+async def on_hypercorn(server: Server, *, sessions: bool) -> AsyncIterator[tuple[str, Run]]:
+    app: Any = asgi_app(server, sessions=sessions)
+    config, ending = Config(), trio.Event()
+    config.bind, config.errorlog = [f"127.0.0.1:{free_port()}"], None
+    async with trio.open_nursery() as nursery:
+        (address,) = await nursery.start(partial(serve, app, config, shutdown_trigger=ending.wait))
+        yield f"{address}/mcp", lambda function: function()
+        ending.set()
+
+
+@asynccontextmanager
+async def on_uvicorn(server: Server, *, sessions: bool) -> AsyncIterator[tuple[str, Run]]:
+    port, loops = free_port(), list[asyncio.AbstractEventLoop]()
+    host = uvicorn.Server(uvicorn.Config(asgi_app(server, sessions=sessions), port=port, log_level="critical"))
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        await host.serve()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(trio.to_thread.run_sync, abandon_on_cancel=True), asyncio.run, serve())
+        while not host.started:  # noqa: ASYNC110  it is set in the thread
+            await trio.sleep(0.01)
+        yield f"http://127.0.0.1:{port}/mcp", loops[0].call_soon_threadsafe
+        host.should_exit = True
+
+
+HOSTS = {"by itself": by_itself, "hypercorn": on_hypercorn, "uvicorn": on_uvicorn}
+
+
+@pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("kind", ["modern", "legacy", "without a session"])
-async def test_a_call_that_was_given_up_ends_like_a_lost_connection(kind: str) -> None:
+async def test_a_call_that_was_given_up_ends_like_a_lost_connection(kind: str, host: str) -> None:
     shop = Shop()
     with trio.fail_after(BOUND):
         async with (
-            served(shop.server, sessions=kind != "without a session") as url,
+            HOSTS[host](shop.server, sessions=kind != "without a session") as (url, run),
             httpx2.AsyncClient(timeout=BOUND) as client,
             trio.open_nursery() as nursery,
         ):
@@ -72,5 +122,6 @@ async def test_a_call_that_was_given_up_ends_like_a_lost_connection(kind: str) -
                     await client.post(url, json=message("tools/call", params), headers=headers)
 
             nursery.start_soon(call)
-            await shop.begun.wait()
-            shop.be_buried()
+            while not shop.begun.is_set():  # noqa: ASYNC110  it is set in the thread
+                await trio.sleep(0.01)
+            run(shop.be_buried)

@@ -16,12 +16,15 @@ from typing import Any, Protocol, TypeAlias
 
 import trio
 
+from trio_mcp.protocol.http.sse import KEEP_ALIVE
+
 from ..background import open_background
 from .access import HttpRejection
-from .exchange import expire
+from .exchange import SSE_HEADERS, expire
 from .requests import Body, Expiry, Request
 from .responses import (
     Binary,
+    BrokenOff,
     HttpApp,
     KnownResponse,
     MessageSocket,
@@ -139,6 +142,16 @@ class Sending:
             await self._start(200, list(part.headers))
         await self._part(part.body, is_last=part.is_last)
 
+    async def break_off(self) -> None:
+        """Leave the response without its end, for which an ASGI server closes the connection.
+
+        Raises:
+            OSError: the client has gone.
+        """
+        # An answer, of whatever status, would say what became of the request; the server writes 500 for one that never began.
+        if self.status is None:
+            await self.part(StreamPart(SSE_HEADERS, KEEP_ALIVE, is_last=False))
+
     async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
@@ -212,10 +225,18 @@ async def ended_when_expired(response: OpenResponse, expiry: Expiry) -> AsyncGen
 
 
 async def sent_to_end(response: OpenResponse, client: WaitingClient, sending: Sending) -> bool:
-    """Send a response; False if its client left before the end. Raises `OSError` if that shows in `send`."""
+    """Send a response; False if its client left before the end, or the rest cannot be had.
+
+    Raises:
+        OSError: `send` shows that the client has left.
+    """
     # Each turn sends or waits, so this never spins.
     while not sending.is_complete:
-        taken = await next_part(response, client, is_first=sending.status is None)
+        try:
+            taken = await next_part(response, client, is_first=sending.status is None)
+        except BrokenOff:
+            await sending.break_off()
+            return False
         if taken is None:
             return False
         await (sending.whole(taken) if isinstance(taken, KnownResponse) else sending.part(taken))

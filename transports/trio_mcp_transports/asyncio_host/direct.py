@@ -29,7 +29,7 @@ from trio_mcp.session.event_loop import HOME, NEEDS_TRIO
 
 from ..asgi.adapter import AsgiBody, Message, Receive, Scope, Send, Sending, request_of
 from ..asgi.requests import Expiry, Request
-from ..asgi.responses import KnownResponse, OpenResponse, Response, StreamPart
+from ..asgi.responses import BrokenOff, KnownResponse, OpenResponse, Response, StreamPart
 from .time_limits import seconds_to_send, within
 
 T = TypeVar("T")
@@ -164,7 +164,11 @@ class HostedRequest:
             with suppress(OSError):
                 size = 0
                 while not self._sending.is_complete:
-                    taken = await self._next_part(response)
+                    try:
+                        taken = await self._next_part(response)
+                    except BrokenOff:
+                        await self._sending.break_off()
+                        return
                     if taken is None:
                         return
                     if isinstance(taken, KnownResponse):

@@ -192,6 +192,9 @@ class Serving(Sending):
             self._link.post(Kind.WHOLE, self.number, encoded_whole(response))
             self.status, self.size, self.is_complete = response.status, len(response.body), True
 
+    async def break_off(self) -> None:
+        """Nothing: `serve` lets the front know."""
+
     async def _send_message(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._link.post(Kind.HEAD, self.number, encoded_head(message["status"], message["headers"]))
