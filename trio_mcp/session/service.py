@@ -136,6 +136,7 @@ class Service:
         watches_messages: whether sessions pass messages to middleware.
         session_type: makes the sessions of a proxy, and takes what `make_session` takes; None for those of a server.
         is_fenced: this process was buried, and has not joined its store again.
+        rejoining: finds that out; None where the store is not shared.
         on_given_up: called when it gives up what it has, and again when it has its new name.
     """
 
@@ -157,6 +158,7 @@ class Service:
         self.session_type: Callable[..., object] | None = None
         self.turn = LoopTurn()
         self.is_fenced = False
+        self.rejoining: session.rejoining.Rejoining | None = None
         self.on_given_up: list[Callable[[], None]] = []
         self.sessions = 0
         self._keys: IdempotencyKeys | None = None
@@ -379,7 +381,8 @@ async def open_service(
                 supervisor.spawn(tasks.adoption.adopt_all, service.tasks)
                 if isinstance(store, SharedStore):
                     await service.share_changes(store)
-                    supervisor.spawn(session.rejoining.Rejoining(service, store).run)
+                    service.rejoining = session.rejoining.Rejoining(service, store)
+                    supervisor.spawn(service.rejoining.run)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

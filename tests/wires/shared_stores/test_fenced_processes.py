@@ -193,6 +193,20 @@ async def test_a_session_that_went_on_elsewhere_is_left_here_and_its_stream_ends
         await both.order_again()
 
 
+async def test_a_process_that_goes_on_refuses_no_request(store: str, tmp_path: Path) -> None:
+    async with two(store, tmp_path) as both:
+        before = await both.instance(both.frozen)
+        hello = {"protocolVersion": NEWEST_LEGACY, "capabilities": FORM, "clientInfo": {"name": "x", "version": "1"}}
+        opened = await both.wire.post(both.frozen.port, message("initialize", hello, 0), {})
+        headers = {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": NEWEST_LEGACY}
+        with both.frozen.stopped():
+            # It takes the session over as soon as it has buried the other process.
+            while (await both.wire.post(both.living.port, message("ping", {}, 1), headers)).status != 200:  # noqa: ASYNC110
+                await trio.sleep(0.1)
+        assert (await both.wire.post(both.frozen.port, message("initialize", hello, 0), {})).status == 200
+        assert await both.instance(both.frozen) != before
+
+
 async def answered(both: Two, headers: Json, question: int) -> None:
     """Bring the living process the answer to a question, which it takes when it has taken over the session."""
     reply = {"jsonrpc": "2.0", "id": question, "result": YES}

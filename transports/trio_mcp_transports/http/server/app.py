@@ -353,6 +353,10 @@ class McpApp(ServedApp):
         running = self._running or await self._ready()
         if isinstance(serve, HttpRoute):
             return await self._custom.serve(serve, running.service, incoming)
+        rejoining = running.service.rejoining
+        if rejoining is not None and rejoining.in_doubt:
+            await move_to_trio()
+            await rejoining.be_sure()
         return await serve(running, incoming)
 
     async def _authorized(self, request: Request) -> AuthorizedRequest:
@@ -472,6 +476,8 @@ class McpApp(ServedApp):
 
     async def serve_forwarded(self, incoming: AuthorizedRequest) -> Response:
         running = self._started()
+        if running.service.rejoining is not None:
+            await running.service.rejoining.be_sure()
         match incoming.request.method:
             case "GET":
                 return await running.legacy.get(incoming)
