@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from trio_mcp import Caller
-from trio_mcp.auth import GITHUB, OAuthProvider, OAuthProxy, ProtectedResource
+from trio_mcp.auth import GITHUB, OAuthProvider, OAuthProxy, ProtectedResource, fetching
 from trio_mcp.auth.addresses import Reach
 from trio_mcp.auth.client.code import challenge_of
 from trio_mcp.auth.replies import Reply
@@ -43,6 +43,7 @@ class StandIn:
         user_reply: what it answers when it is asked about a user.
         revoke_status: of the answer to a revocation.
         down: whether it cannot be reached.
+        silent: the URL at which it never answers; empty for none.
         seen: the requests, with their forms and headers.
     """
 
@@ -58,6 +59,7 @@ class StandIn:
         self.user_reply: Reply | None = None
         self.revoke_status = 200
         self.down = False
+        self.silent = ""
         self.documents: dict[str, Any] = {}
         self.seen: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = []
         self._issued = 0
@@ -84,6 +86,8 @@ class StandIn:
         self.seen.append((url, form or {}, headers or {}))
         if self.down:
             raise AuthorizationError(f"{url} cannot be reached", kind=AuthorizationErrorKind.UNAVAILABLE)
+        if url == self.silent:
+            return await fetching.fetch(url, reach, form=form, headers=headers)
         if url == self.provider.token_url:
             assert form is not None
             return self.token_reply or self._token(form, headers or {})
@@ -174,13 +178,14 @@ class World:
         query: Mapping[str, str] | str = "",
         body: Mapping[str, str] | bytes = b"",
         headers: Mapping[str, str] = FORM,
+        client: str | None = None,
     ) -> HttpResponse:
         text = query if isinstance(query, str) else urlencode(query)
         content = body if isinstance(body, bytes) else urlencode(body).encode()
         sent = {**headers, **({"cookie": f"other=1; {COOKIE}={self.cookie}"} if self.cookie else {})}
         route = self.routes[path, method]
         assert len(content) <= route.max_body
-        response = await route.handler(HttpRequest(method, path, text, sent, content))
+        response = await route.handler(HttpRequest(method, path, text, sent, content, client=client))
         cookie = response.headers.get("set-cookie", "")
         if cookie:
             self.cookie = cookie.partition("=")[2].partition(";")[0]

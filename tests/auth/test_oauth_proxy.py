@@ -31,6 +31,7 @@ from proxy_world import (
     target_of,
     ticket_in,
 )
+from test_fetching import serve
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Caller
@@ -46,6 +47,7 @@ from trio_mcp.auth import (
     jwt,
     static,
 )
+from trio_mcp.auth.fetching import FETCH_SECONDS
 from trio_mcp.auth.proxy.sealed import Access, Box, Client, Code, Refresh, State, Ticket
 from trio_mcp.auth.replies import Reply
 from trio_mcp.base.shared_limits import FETCHED_CLIENTS
@@ -322,6 +324,22 @@ async def test_a_provider_in_trouble_is_503_and_no_client_throws_its_tokens_away
     response = await program.refresh(tokens["refresh_token"])
     assert failure(response) == (503, "temporarily_unavailable")
     assert response.headers["retry-after"] == "5"
+
+
+@pytest.mark.parametrize("name", ["token_url", "user_url"])
+async def test_a_provider_that_never_answers_is_given_up_and_no_client_throws_its_tokens_away(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, name: str
+) -> None:
+    urls = {each: f"http://127.0.0.1:9/{each}" for each in ("authorize_url", "token_url", "user_url")}
+    world = World(monkeypatch, OAuthProvider("Example", **urls), {"sub": "1"})
+    program = await Program.registered(world)
+    tokens = await program.tokens()
+    serve(monkeypatch, None)
+    world.stand_in.silent, begun = urls[name], trio.current_time()
+    assert failure(await program.refresh(tokens["refresh_token"])) == (503, "temporarily_unavailable")
+    assert trio.current_time() == begun + FETCH_SECONDS
+    world.stand_in.silent = ""
+    assert (await program.refresh(tokens["refresh_token"])).status == 200
 
 
 @pytest.mark.parametrize("user", [{}, {"id": None}, {"id": ""}, {"id": True}, {"id": ["x"]}, {"id": "x" * 2_000}, []])
