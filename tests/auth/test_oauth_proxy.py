@@ -50,7 +50,7 @@ from trio_mcp.auth import (
 from trio_mcp.auth.fetching import FETCH_SECONDS
 from trio_mcp.auth.proxy.sealed import Access, Box, Client, Code, Refresh, State, Ticket
 from trio_mcp.auth.replies import Reply
-from trio_mcp.base.shared_limits import FETCHED_CLIENTS
+from trio_mcp.base.shared_limits import FETCHED_CLIENTS, PROVIDER_REQUESTS
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
 from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing, from_base64url
@@ -340,6 +340,37 @@ async def test_a_provider_that_never_answers_is_given_up_and_no_client_throws_it
     assert trio.current_time() == begun + FETCH_SECONDS
     world.stand_in.silent = ""
     assert (await program.refresh(tokens["refresh_token"])).status == 200
+
+
+@pytest.mark.parametrize("path", ["token", "revoke"])
+async def test_an_address_whose_requests_wait_for_the_provider_leaves_room_for_others(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Anyone can make codes that the provider is asked about: a callback may have any."""
+    urls = {name: f"http://127.0.0.1:9/{name}" for name in ("authorize_url", "token_url", "user_url", "revoke_url")}
+    world = World(monkeypatch, OAuthProvider("Example", **urls), {"sub": "1"})
+    program = await Program.registered(world)
+    token, code = (await program.tokens())["refresh_token"], await program.code()
+    form = {"client_id": program.client_id, "token": token, "refresh_token": token, "grant_type": "refresh_token"}
+    statuses: list[int] = []
+
+    async def send(address: str) -> None:
+        response = await world.request("POST", f"/mcp/oauth/{path}", body=form, client=address)
+        statuses.append(response.status)
+
+    serve(monkeypatch, None)
+    world.stand_in.silent = urls[f"{path}_url"]
+    async with trio.open_nursery() as nursery:
+        for number in range(PROVIDER_REQUESTS.limit + 1):
+            nursery.start_soon(send, f"2001:db8::{number:x}")
+        await wait_all_tasks_blocked()
+        assert statuses == [503] * (PROVIDER_REQUESTS.limit // 2 + 1)
+        world.stand_in.silent = ""
+        await send("192.0.2.1")
+        assert statuses[-1] == 200
+        # What the provider is not asked about is answered.
+        assert failure(await program.redeem(code, code_verifier="w" * 43)) == (400, "invalid_grant")
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("user", [{}, {"id": None}, {"id": ""}, {"id": True}, {"id": ["x"]}, {"id": "x" * 2_000}, []])

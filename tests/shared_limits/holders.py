@@ -9,12 +9,14 @@ principal; None is one that is alone.
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Never, TypeAlias
+from urllib.parse import urlencode
 
 import pytest
 import trio
@@ -24,10 +26,11 @@ from talk import Talk, offering
 from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, Server, ServiceOptions, TaskOptions
-from trio_mcp.auth.proxy import clients
+from trio_mcp import Context, HttpRequest, Server, ServiceOptions, TaskOptions
+from trio_mcp.auth import GITHUB, OAuthProxy, ProtectedResource
+from trio_mcp.auth.proxy import clients, endpoints, upstream
 from trio_mcp.auth.proxy.rejections import Rejected
-from trio_mcp.auth.proxy.sealed import Box
+from trio_mcp.auth.proxy.sealed import Box, Client, Refresh, digest
 from trio_mcp.auth.replies import Reply
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.base.shared_limits import (
@@ -46,6 +49,7 @@ from trio_mcp.base.shared_limits import (
     LEFT_PAGES,
     OPEN_TASKS,
     PARKED_CALLS,
+    PROVIDER_REQUESTS,
     REPLAYED_STATES,
     RUNNING_CALLS,
     SESSIONS,
@@ -513,6 +517,42 @@ async def fetched_clients() -> AsyncIterator[Hold]:
             nursery.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def provider_requests() -> AsyncIterator[Hold]:
+    async def silent(*_: object, **__: object) -> Reply:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    resource, keys = "https://mcp.example.com/mcp", KeyRing([b"k" * 32])
+    box = Box(keys, f"{resource} {GITHUB.authorize_url} proxy")
+    client_id = box.seal(Client(name="", redirect_uris=()))
+    kept = box.seal(Refresh(client=digest(client_id), scopes=(), refresh=None, access="token"))
+    form = {"grant_type": "refresh_token", "client_id": client_id, "refresh_token": kept}
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(endpoints, "PROVIDER_REQUESTS", PROVIDER_REQUESTS._replace(limit=LIMIT))
+        patch.setattr(upstream, "fetch", silent)
+        github = OAuthProxy(GITHUB, client_id="proxy", client_secret="secret", keys=keys)
+        routes = ProtectedResource(resource, github).routes(["/mcp"], list)
+        (token,) = (route.handler for route in routes if route.path == "/mcp/oauth/token")
+        async with trio.open_nursery() as nursery:
+
+            async def hold(caller: str | None) -> str | None:
+                refused: list[str] = []
+
+                async def refresh() -> None:
+                    body = urlencode(form).encode()
+                    request = HttpRequest[Never]("POST", "/mcp/oauth/token", "", headers, body, client=caller)
+                    refused.append(json.loads((await token(request)).content)["error_description"])
+
+                nursery.start_soon(refresh)
+                await wait_all_tasks_blocked()
+                return refused[0] if refused else None
+
+            yield hold
+            nursery.cancel_scope.cancel()
+
+
 HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]]] = [
     (RUNNING_CALLS, lambda: calling("wait", actors=Limits(actors=LIMIT))),
     (RUNNING_CALLS, lambda: relaying(wait, Backfill(), actors=Limits(actors=LIMIT))),
@@ -539,6 +579,7 @@ HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Ho
     (ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING)),
     (STORED_RECORDS, stored_records),
     (FETCHED_CLIENTS, fetched_clients),
+    (PROVIDER_REQUESTS, provider_requests),
 ]
 
 NEVER_ALONE = {SESSIONS, SSE_STREAMS, WEBSOCKETS, STORED_OUTCOMES, EVENTS, EVENT_BYTES, STORED_EVENT_BYTES}

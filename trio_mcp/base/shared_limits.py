@@ -182,6 +182,12 @@ FETCHED_CLIENTS: Final = SharedLimit(
     "a page with the status 503",
     identity="an address",
 )
+PROVIDER_REQUESTS: Final = SharedLimit(
+    "requests of OAuth clients that wait for the provider of an OAuth proxy",
+    64,
+    "503 `temporarily_unavailable`",
+    identity="an address",
+)
 
 SHARED_LIMITS: Final = (
     RUNNING_CALLS,
@@ -215,5 +221,6 @@ SHARED_LIMITS: Final = (
     EVENT_BYTES,
     STORED_EVENT_BYTES,
     FETCHED_CLIENTS,
+    PROVIDER_REQUESTS,
 )
 """All of them. The memory budget follows the same rule, and has its own message (`runtime/memory_budget.py`)."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final
 from urllib.parse import urlsplit
 
 from ...base.shared_limits import FETCHED_CLIENTS
-from ...errors import AuthorizationError, LimitExceeded
-from ...http.options import address_of, caller_at
+from ...errors import AuthorizationError
 from ...runtime.quota import Quota
 from ...types import JsonObject, JsonValue
 from ..addresses import is_loopback, reach_from
 from ..fetching import fetch
 from ..uris import split_url
-from .rejections import Rejected
+from .rejections import Rejected, counted
 from .sealed import Box, Client
 
 MAX_REDIRECT_URIS: Final = 8
@@ -62,7 +60,8 @@ class Clients:
             browser: the address of the browser; None if it is not known.
         """
         if is_metadata_url(client_id):
-            return await self._fetched(client_id, _caller_at(browser))
+            with counted(self._fetches, browser):
+                return await self._fetched(client_id)
         client = self._box.open(Client, client_id)
         if client is None:
             raise Rejected(
@@ -71,28 +70,17 @@ class Clients:
             )
         return client
 
-    async def _fetched(self, url: str, caller: Hashable | None) -> Client:
+    async def _fetched(self, url: str) -> Client:
         """Return the client that the document at its id describes (draft-ietf-oauth-client-id-metadata-document)."""
-        try:
-            self._fetches.take(caller)
-        except LimitExceeded as error:
-            raise Rejected(f"The server is busy. Try again in a moment: {error}.", status=503) from None
         try:
             reply = await fetch(url, self._reach, seconds=METADATA_SECONDS)
             document = reply.document("the metadata of the client") if reply.status == 200 else {}
         except AuthorizationError:
             document = {}
-        finally:
-            self._fetches.give_back(caller)
         # It must name itself, so that a page that shows what others upload does not serve for a client.
         if document.get("client_id") != url:
             raise Rejected("The metadata of the program that sent you here cannot be read, or is not its own.")
         return _client_in(document)
-
-
-def _caller_at(client: str | None) -> Hashable | None:
-    address = None if client is None else address_of(client)
-    return client if address is None else caller_at(address)
 
 
 def is_metadata_url(client_id: str) -> bool:

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import wraps
 from typing import Final, Never
 
+from ...base.shared_limits import PROVIDER_REQUESTS
 from ...http import HttpRequest, HttpResponse, HttpRoute
+from ...runtime.quota import Quota
 from ...types import JsonObject
 from ..client.code import S256, challenge_of
 from ..client.grants import Tokens
@@ -27,6 +30,7 @@ from .logins import Logins
 from .rejections import (
     Handler,
     Rejected,
+    counted,
     form_of,
     json_response,
     log_in_again,
@@ -48,6 +52,8 @@ class Endpoints:
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
+        # Anyone can make a code that the provider is asked about: a callback may have any.
+        self._waiting = Quota(PROVIDER_REQUESTS)
 
     def routes(self, endpoint: str) -> Sequence[HttpRoute]:
         """Return all routes, below the path of an endpoint; no request needs a token for them."""
@@ -62,9 +68,19 @@ class Endpoints:
             route("/oauth/authorize", shows_errors(logins.authorize), "GET"),
             route("/oauth/consent", shows_errors(logins.consent), "POST"),
             route(CALLBACK, shows_errors(logins.callback), "GET"),
-            route("/oauth/token", returns_errors(self.token), "POST"),
-            route("/oauth/revoke", returns_errors(self.revoke), "POST"),
+            route("/oauth/token", returns_errors(self._counted(self.token)), "POST"),
+            route("/oauth/revoke", returns_errors(self._counted(self.revoke)), "POST"),
         ]
+
+    def _counted(self, handler: Handler) -> Handler:
+        """Return a handler that counts its requests: those that do not wait for the provider are over at once."""
+
+        @wraps(handler)
+        async def counting(request: HttpRequest[Never]) -> HttpResponse:
+            with counted(self._waiting, request.client):
+                return await handler(request)
+
+        return counting
 
     async def register(self, request: HttpRequest[Never]) -> HttpResponse:
         """Register a client (RFC 7591), by sealing what it says."""

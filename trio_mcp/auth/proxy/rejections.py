@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from types import MappingProxyType
 from typing import Final, Never, TypeAlias
 
 from ...base.logs import peer_logger
+from ...errors import LimitExceeded
 from ...http import HttpRequest, HttpResponse
 from ...http.authenticator import RETRY_AFTER
+from ...http.options import address_of, caller_at
+from ...runtime.quota import Quota
 from ...types import JsonObject
 from ..client.code import query_parameters
 from .pages import error_page
@@ -49,6 +53,26 @@ def try_later(reason: str) -> Rejected:
     """
     logger.warning("a token request failed: %s", reason)
     return Rejected("the provider cannot be asked now", "temporarily_unavailable", 503)
+
+
+@contextmanager
+def counted(quota: Quota, address: str | None) -> Generator[None]:
+    """Count one for an address while the block runs. Raises `Rejected` if there is no room.
+
+    Args:
+        address: of the client; None if it is not known.
+    """
+    found = None if address is None else address_of(address)
+    caller = address if found is None else caller_at(found)
+    try:
+        quota.take(caller)
+    except LimitExceeded as error:
+        why = f"The server is busy. Try again in a moment: {error}."
+        raise Rejected(why, "temporarily_unavailable", 503) from None
+    try:
+        yield
+    finally:
+        quota.give_back(caller)
 
 
 def shows_errors(handler: Handler) -> Handler:
