@@ -50,6 +50,7 @@ from trio_mcp.auth import (
 from trio_mcp.auth.fetching import FETCH_SECONDS
 from trio_mcp.auth.proxy.sealed import Access, Box, Client, Code, Refresh, State, Ticket
 from trio_mcp.auth.replies import Reply
+from trio_mcp.base.logs import SHARED_LINES
 from trio_mcp.base.shared_limits import FETCHED_CLIENTS, PROVIDER_REQUESTS
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
 from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
@@ -377,6 +378,42 @@ async def test_an_address_whose_requests_wait_for_the_provider_leaves_room_for_o
 async def test_a_user_without_an_identity_gets_no_token(program: Program, user: Any) -> None:
     program.world.stand_in.user_reply = answer(user)
     assert failure(await program.redeem(await program.code())) == (503, "temporarily_unavailable")
+
+
+async def test_an_identity_that_raises_is_a_provider_in_trouble(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may ask the provider for more, which may be away: a client must not throw its tokens away for that."""
+    fails = False
+
+    async def member(user: JsonObject, token: str) -> JsonObject:
+        if fails:
+            raise OSError("no route to the provider")
+        return {}
+
+    program = await Program.registered(World(monkeypatch, identity=member))
+    tokens, fails = await program.tokens(), True
+    response = await program.refresh(tokens["refresh_token"])
+    assert failure(response) == (503, "temporarily_unavailable")
+    assert response.headers["cache-control"] == "no-store"
+    assert "in member" in caplog.text
+    assert "no route" in caplog.text
+
+
+async def test_claims_are_what_json_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def odd(user: JsonObject, token: str) -> Any:
+        return {1: ("a", "b")}
+
+    world = World(monkeypatch, identity=odd)
+    tokens = await (await Program.registered(world)).tokens()
+    assert await world.caller(tokens["access_token"]) == Caller("583231", ["read"], {"1": ["a", "b"]})
+
+
+async def test_refused_requests_do_not_fill_the_log(program: Program, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for _ in range(100):
+        await program.redeem("made-up")
+    assert len(caplog.records) <= 2 * SHARED_LINES
 
 
 @pytest.mark.parametrize("claims", [["x"], {"when": object()}, {"x": float("nan")}, {"x": "y" * 20_000}])

@@ -189,16 +189,18 @@ class OAuthProxy(CachingVerifier):
         names = (provider.principal, *provider.claims)
         claims: JsonObject | None = {name: user[name] for name in names if name in user}
         if self._identity is not None:
-            claims = await self._identity(user, token)
+            try:
+                claims = await self._identity(user, token)
+            except Exception as error:
+                raise try_later("identity= failed") from error
         if claims is None:
-            logger.info("identity= rejected a user of %s", provider.name)
-            raise Rejected("this user may not use this server", "invalid_grant")
+            reason = f"identity= rejected a user of {provider.name}"
+            raise Rejected("this user may not use this server", "invalid_grant", reason=reason)
         try:
-            Caller(principal, (), claims)
+            return principal, Caller(principal, (), claims).claims
         except (TypeError, ValueError) as error:
             # Its text may quote a claim.
             raise try_later(f"the claims do not describe a caller ({type(error).__name__})") from None
-        return principal, claims
 
     def __repr__(self) -> str:
         return f"<OAuthProxy of {self._provider.name}>"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from types import MappingProxyType
 from typing import Final, Never, TypeAlias
 
-from ...base.logs import peer_logger
+from ...base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ...errors import LimitExceeded
 from ...http import HttpRequest, HttpResponse
 from ...http.authenticator import RETRY_AFTER
@@ -32,18 +33,19 @@ class Rejected(Exception):
     Args:
         code: the error of OAuth (RFC 6749, 5.2; RFC 7591, 3.2.2).
         status: of HTTP.
+        reason: for the log; empty for nothing that an operator should know.
     """
 
-    def __init__(self, why: str, code: str = "invalid_request", status: int = 400) -> None:
+    def __init__(self, why: str, code: str = "invalid_request", status: int = 400, reason: str = "") -> None:
         super().__init__(why)
         self.code = code
         self.status = status
+        self.reason = reason
 
 
 def log_in_again(reason: str) -> Rejected:
     """Return the rejection of a code or a token that is not good; the reason is for the log."""
-    logger.info("a token request was refused: %s", reason)
-    return Rejected("log in again", "invalid_grant")
+    return Rejected("log in again", "invalid_grant", reason=reason)
 
 
 def try_later(reason: str) -> Rejected:
@@ -51,8 +53,7 @@ def try_later(reason: str) -> Rejected:
 
     A client that got `invalid_grant` would throw its tokens away.
     """
-    logger.warning("a token request failed: %s", reason)
-    return Rejected("the provider cannot be asked now", "temporarily_unavailable", 503)
+    return Rejected("the provider cannot be asked now", "temporarily_unavailable", 503, reason)
 
 
 @contextmanager
@@ -89,13 +90,17 @@ def shows_errors(handler: Handler) -> Handler:
 
 
 def returns_errors(handler: Handler) -> Handler:
-    """Return a handler that answers what is wrong as JSON."""
+    """Return a handler that answers what is wrong as JSON, and logs why: some of it in a minute, since anyone can cause it."""
+    records = RepeatedRecords(logger, lines=SHARED_LINES)
 
     @wraps(handler)
     async def returned(request: HttpRequest[Never]) -> HttpResponse:
         try:
             return await handler(request)
         except Rejected as error:
+            if error.reason:
+                level = logging.WARNING if error.status == 503 else logging.INFO
+                records.log("a token request was refused: %s", error.reason, level=level, exc_info=error.__cause__)
             later = {"retry-after": f"{RETRY_AFTER}"} if error.status == 503 else {}
             return json_response({"error": error.code, "error_description": str(error)}, error.status, later)
 
