@@ -44,6 +44,8 @@ class StandIn:
         revoke_status: of the answer to a revocation.
         down: whether it cannot be reached.
         silent: the URL at which it never answers; empty for none.
+        documents: what is at other URLs.
+        document_type: the content type of all of them.
         seen: the requests, with their forms and headers.
     """
 
@@ -61,6 +63,7 @@ class StandIn:
         self.down = False
         self.silent = ""
         self.documents: dict[str, Any] = {}
+        self.document_type = "application/json"
         self.seen: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = []
         self._issued = 0
 
@@ -97,7 +100,7 @@ class StandIn:
             assert form is not None
             self.refreshable.discard(form["token"])
             return Reply(self.revoke_status)
-        return answer(self.documents[url]) if url in self.documents else Reply(404)
+        return answer(self.documents[url], kind=self.document_type) if url in self.documents else Reply(404)
 
     def _new(self, kind: str) -> str:
         self._issued += 1
@@ -134,8 +137,8 @@ class StandIn:
         return answer(self.user) if token in self.access else Reply(401)
 
 
-def answer(value: Any, status: int = 200) -> Reply:
-    return Reply(status, {}, json.dumps(value).encode())
+def answer(value: Any, status: int = 200, kind: str = "application/json") -> Reply:
+    return Reply(status, {"content-type": kind}, json.dumps(value).encode())
 
 
 class World:

@@ -533,7 +533,37 @@ async def test_metadata_that_is_not_its_own_or_lacks_the_redirect_uri_is_refused
 
 
 @pytest.mark.parametrize(
-    "url", ["https://app.example.com", "https://app.example.com/", "http://app.example.com/c", f"{CIMD}#x"]
+    ("kind", "is_read"),
+    [
+        ("application/json; charset=utf-8", True),
+        ("Application/JSON", True),
+        ("application/client-metadata+json", True),
+        ("text/plain", False),
+        ("text/html", False),
+        ("application/octet-stream", False),
+        ("text/x+json", False),
+        ("", False),
+    ],
+)
+async def test_metadata_is_served_as_json(world: World, kind: str, is_read: bool) -> None:
+    """Sites that show what their users upload serve it as something else."""
+    world.stand_in.documents[CIMD] = {"client_id": CIMD, "redirect_uris": [REDIRECT]}
+    world.stand_in.document_type = kind
+    assert is_page(await Program(world, CIMD).authorize()) is not is_read
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://app.example.com",
+        "https://app.example.com/",
+        "http://app.example.com/c",
+        f"{CIMD}#x",
+        "https://app.example.com/a/../c",
+        "https://app.example.com/./c",
+        "https://app.example.com/a/..",
+        "https://app.example.com/a/%2e%2E/c",
+    ],
 )
 async def test_nothing_is_fetched_for_a_client_id_that_is_no_url_of_metadata(world: World, url: str) -> None:
     assert is_page(await Program(world, url).authorize())

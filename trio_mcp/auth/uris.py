@@ -88,11 +88,12 @@ def covers(resource: str, url: str) -> bool:
     if here.path.removesuffix("/") == there.path.removesuffix("/"):
         return True
     # A path that a server may resolve elsewhere is in no folder.
-    moves = _may_move(here.path.removesuffix("/")) or _may_move(there.path)
+    moves = may_move(here.path.removesuffix("/")) or may_move(there.path)
     return not moves and there.path.startswith(here.path.removesuffix("/") + "/")
 
 
-def _may_move(path: str) -> bool:
+def may_move(path: str) -> bool:
+    """Return whether a server may take a path for another one."""
     plain = unquote(path)
     return "\\" in plain or plain.count("/") != path.count("/") or _MOVES.search(plain) is not None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ from ...runtime.quota import Quota
 from ...types import JsonObject, JsonValue
 from ..addresses import is_loopback, reach_from
 from ..fetching import fetch
-from ..uris import split_url
+from ..uris import may_move, split_url
 from .rejections import Rejected, counted
 from .sealed import Box, Client
 
@@ -20,6 +21,7 @@ MAX_REGISTERED: Final = 600
 """Characters of all redirect URIs of a client: they are in its client id, and so in a URL."""
 MAX_NAME: Final = 64
 METADATA_SECONDS: Final = 5.0
+_JSON: Final = re.compile(r"application/([\w.-]++\+)?json\s*+(;|$)", re.IGNORECASE)
 
 
 class Clients:
@@ -74,23 +76,24 @@ class Clients:
         """Return the client that the document at its id describes (draft-ietf-oauth-client-id-metadata-document)."""
         try:
             reply = await fetch(url, self._reach, seconds=METADATA_SECONDS)
-            document = reply.document("the metadata of the client") if reply.status == 200 else {}
+            is_metadata = reply.status == 200 and _JSON.match(reply.headers.get("content-type", "")) is not None
+            document = reply.document("the metadata of the client") if is_metadata else {}
         except AuthorizationError:
             document = {}
-        # It must name itself, so that a page that shows what others upload does not serve for a client.
+        # It must be JSON and name itself, so that a page that shows what others upload does not serve for a client.
         if document.get("client_id") != url:
             raise Rejected("The metadata of the program that sent you here cannot be read, or is not its own.")
         return _client_in(document)
 
 
 def is_metadata_url(client_id: str) -> bool:
-    """Return whether a client id is the URL of metadata: of https, or of http on this machine, with a path."""
+    """Return whether a client id is the URL of metadata: of https, or of http on this machine, with a path without dots."""
     try:
         parts = split_url(client_id)
     except ValueError:
         return False
     secure = parts.scheme == "https" or is_loopback(parts.hostname or "")
-    return secure and parts.path not in ("", "/") and "#" not in client_id
+    return secure and parts.path not in ("", "/") and "#" not in client_id and not may_move(parts.path)
 
 
 def _client_in(document: JsonValue) -> Client:
