@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 from ..base.values import shown_url
@@ -17,6 +17,8 @@ from .uris import split_url
 
 _COMPATIBLE: Final = IPv6Network("::/96")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+_PROTOCOLS: Final = IPv4Network("192.0.0.0/24")
+"""Of protocols (RFC 6890, 2.2.2), and of the metadata of machines at one cloud; Python 3.11.9 takes most of it for public."""
 
 
 class Reach(Enum):
@@ -53,7 +55,7 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
     if inner:
         return all(map(is_public, inner))
     local = isinstance(address, IPv6Address) and (address.is_site_local or address.scope_id is not None)
-    return address.is_global and not (address.is_multicast or address.is_reserved or local)
+    return address.is_global and not (address.is_multicast or address.is_reserved or local or address in _PROTOCOLS)
 
 
 def _embedded(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address]:
