@@ -994,6 +994,14 @@ async def test_a_name_cannot_change_the_direction_of_the_page_or_break_its_lines
     assert not set("\u202e\u2066\r\n\x00\x1b") & set(name)
 
 
+async def test_marks_above_and_below_the_letters_of_a_name_cannot_cover_the_other_rows(world: World) -> None:
+    """A letter may have dozens of marks, in a column over the whole page."""
+    text = text_of(await (await Program.registered(world, client_name="a" + "\u0333" * 63)).authorize())
+    (rule,) = re.findall(r"^dd \{(.*)\}$", text, re.MULTILINE)
+    assert "overflow: hidden" in rule
+    assert re.search(r"<dd><bdi>a\u0333+</bdi></dd>", text)
+
+
 async def test_a_page_can_neither_run_scripts_nor_be_framed_nor_post_elsewhere(program: Program) -> None:
     page = await program.authorize()
     pages = (page, await program.world.consent(page), await program.authorize(client_id="x"))

@@ -27,7 +27,7 @@ main { max-width: 30rem; margin: 6vh auto 0; padding: 1.5rem; background: var(--
   border-radius: 12px; overflow-wrap: anywhere; }
 h1 { margin: 0 0 1rem; font-size: 1.3rem; line-height: 1.3; }
 dt { color: var(--soft); font-size: .9rem; }
-dd { margin: 0 0 .9rem; font-weight: 600; }
+dd { margin: 0 0 .9rem; font-weight: 600; overflow: hidden; }
 ul { margin: 0; padding-left: 1.2rem; }
 form { display: flex; flex-wrap: wrap; gap: .75rem; margin-top: 1.5rem; }
 button, a.button { flex: 1 1 9rem; padding: .7rem 1rem; border: 1px solid var(--main); border-radius: 8px; font: inherit;
