@@ -469,7 +469,10 @@ async def test_only_redirect_uris_of_https_or_of_this_machine_are_registered(wor
     assert failure(await world.register(redirect_uris=uris)) == (400, "invalid_redirect_uri")
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff", b'{"redirect_uris": NaN}', b"[" * 5_000])
+TWICE = b'{"redirect_uris": ["https://evil.example/"], "redirect_uris": ["https://app.example.com/"]}'
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff", b'{"redirect_uris": NaN}', b"[" * 5_000, TWICE])
 async def test_a_registration_is_a_json_object(world: World, body: bytes) -> None:
     response = await world.request("POST", "/mcp/oauth/register", body=body)
     assert failure(response) == (400, "invalid_client_metadata")

@@ -184,7 +184,7 @@ FETCHED_CLIENTS: Final = SharedLimit(
 )
 PROVIDER_REQUESTS: Final = SharedLimit(
     "requests of OAuth clients that wait for the provider of an OAuth proxy",
-    64,
+    256,
     "503 `temporarily_unavailable`",
     identity="an address",
 )

@@ -18,7 +18,9 @@ from functools import wraps
 from typing import Final, Never
 
 from ...base.shared_limits import PROVIDER_REQUESTS
+from ...errors import RemoteProtocolError
 from ...http import HttpRequest, HttpResponse, HttpRoute
+from ...protocol.strict_json import loads
 from ...runtime.quota import Quota
 from ...types import JsonObject
 from ..client.code import S256, challenge_of
@@ -85,8 +87,8 @@ class Endpoints:
     async def register(self, request: HttpRequest[Never]) -> HttpResponse:
         """Register a client (RFC 7591), by sealing what it says."""
         try:
-            document = request.json()
-        except ValueError:
+            document = loads(request.body)
+        except RemoteProtocolError:
             raise Rejected("the body is not JSON", "invalid_client_metadata") from None
         return json_response(self._issuer.clients.register(document), 201)
 
