@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import wraps
 from typing import Final, Never
 
 from ...base.shared_limits import PROVIDER_REQUESTS
@@ -70,19 +69,9 @@ class Endpoints:
             route("/oauth/authorize", shows_errors(logins.authorize), "GET"),
             route("/oauth/consent", shows_errors(logins.consent), "POST"),
             route(CALLBACK, shows_errors(logins.callback), "GET"),
-            route("/oauth/token", returns_errors(self._counted(self.token)), "POST"),
-            route("/oauth/revoke", returns_errors(self._counted(self.revoke)), "POST"),
+            route("/oauth/token", returns_errors(self.token), "POST"),
+            route("/oauth/revoke", returns_errors(self.revoke), "POST"),
         ]
-
-    def _counted(self, handler: Handler) -> Handler:
-        """Return a handler that counts its requests: those that do not wait for the provider are over at once."""
-
-        @wraps(handler)
-        async def counting(request: HttpRequest[Never]) -> HttpResponse:
-            with counted(self._waiting, request.client):
-                return await handler(request)
-
-        return counting
 
     async def register(self, request: HttpRequest[Never]) -> HttpResponse:
         """Register a client (RFC 7591), by sealing what it says."""
@@ -100,11 +89,13 @@ class Endpoints:
         self._issuer.check_resource(form.get("resource"))
         match form.get("grant_type"):
             case "authorization_code":
-                return await self._redeem(form, client_id)
+                grant = self._redeem
             case "refresh_token":
-                return await self._refresh(form, client_id)
+                grant = self._refresh
             case _:
                 raise Rejected("grant_type is authorization_code or refresh_token", "unsupported_grant_type")
+        with counted(self._waiting, request.client):
+            return await grant(form, client_id)
 
     async def _redeem(self, form: Mapping[str, str], client_id: str) -> HttpResponse:
         code = self._issuer.box.open(Code, form.get("code"))
@@ -160,7 +151,8 @@ class Endpoints:
         token = box.open(Refresh, form.get("token"))
         # One that is not good needs no revocation (RFC 7009, 2.2).
         if token is not None and is_same(token.client, digest(client_id)):
-            await self._issuer.upstream.revoke(token.refresh or token.access or "")
+            with counted(self._waiting, request.client):
+                await self._issuer.upstream.revoke(token.refresh or token.access or "")
         return json_response({})
 
     async def document(self, _request: HttpRequest[Never]) -> HttpResponse:
