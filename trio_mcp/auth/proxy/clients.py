@@ -10,9 +10,9 @@ from ...base.shared_limits import FETCHED_CLIENTS
 from ...errors import AuthorizationError
 from ...runtime.quota import Quota
 from ...types import JsonObject, JsonValue
-from ..addresses import is_loopback, reach_from
+from ..addresses import Reach, check_url, reach_from
 from ..fetching import fetch
-from ..uris import may_move, split_url
+from ..uris import may_move
 from .rejections import Rejected, counted
 from .sealed import Box, Client
 
@@ -87,13 +87,8 @@ class Clients:
 
 
 def is_metadata_url(client_id: str) -> bool:
-    """Return whether a client id is the URL of metadata: of https, or of http on this machine, with a path without dots."""
-    try:
-        parts = split_url(client_id)
-    except ValueError:
-        return False
-    secure = parts.scheme == "https" or is_loopback(parts.hostname or "")
-    return secure and parts.path not in ("", "/") and "#" not in client_id and not may_move(parts.path)
+    """Return whether a client id is the URL of metadata, which has a path without dots."""
+    return _is_secure(client_id) and (path := urlsplit(client_id).path) not in ("", "/") and not may_move(path)
 
 
 def _client_in(document: JsonValue) -> Client:
@@ -113,13 +108,16 @@ def _client_in(document: JsonValue) -> Client:
 
 
 def _redirect_uri(uri: JsonValue) -> str:
-    """Return a redirect URI: https, or http on this machine (RFC 8252, 7.3), without a fragment (RFC 6749, 3.1.2)."""
-    try:
-        parts = split_url(uri) if isinstance(uri, str) else None
-    except ValueError:
-        parts = None
-    secure = parts is not None and (parts.scheme == "https" or is_loopback(parts.hostname or ""))
-    if not isinstance(uri, str) or not secure or "#" in uri:
+    if not isinstance(uri, str) or not _is_secure(uri):
         why = "a redirect URI begins with https://, or with http:// and a loopback address, and has no fragment"
         raise Rejected(why, "invalid_redirect_uri")
     return uri
+
+
+def _is_secure(url: str) -> bool:
+    """Return whether a URL is of https, or of http on this machine (RFC 8252, 7.3), without a fragment (RFC 6749, 3.1.2)."""
+    try:
+        check_url(url, Reach.CONFIGURED)
+    except AuthorizationError:
+        return False
+    return "#" not in url

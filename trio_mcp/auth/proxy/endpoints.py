@@ -18,7 +18,7 @@ from typing import Final, Never
 
 from ...base.shared_limits import PROVIDER_REQUESTS
 from ...errors import RemoteProtocolError
-from ...http import HttpRequest, HttpResponse, HttpRoute
+from ...http import HttpHandler, HttpRequest, HttpResponse, HttpRoute
 from ...protocol.strict_json import loads
 from ...runtime.quota import Quota
 from ...types import JsonObject
@@ -29,7 +29,6 @@ from ..uris import OPENID_METADATA
 from .issuer import Issuer
 from .logins import Logins
 from .rejections import (
-    Handler,
     Rejected,
     counted,
     form_of,
@@ -60,7 +59,7 @@ class Endpoints:
         """Return all routes, below the path of an endpoint; no request needs a token for them."""
         below, logins = endpoint.rstrip("/"), Logins(self._issuer)
 
-        def route(path: str, handler: Handler, method: str) -> HttpRoute:
+        def route(path: str, handler: HttpHandler, method: str) -> HttpRoute:
             return HttpRoute(below + path, handler, frozenset({method}), public=True, max_body=MAX_BODY)
 
         return [

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from types import MappingProxyType
-from typing import Final, Never, TypeAlias
+from typing import Final, Never
 
 from ...base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ...errors import LimitExceeded
-from ...http import HttpRequest, HttpResponse
+from ...http import HttpHandler, HttpRequest, HttpResponse
 from ...http.authenticator import RETRY_AFTER
 from ...http.options import address_of, caller_at
+from ...protocol.strict_json import dumps
 from ...runtime.quota import Quota
 from ...types import JsonObject
 from ..client.code import query_parameters
@@ -21,10 +22,7 @@ from .pages import error_page
 
 logger = peer_logger("trio_mcp.auth")
 
-NO_STORE: Final[Mapping[str, str]] = MappingProxyType({"cache-control": "no-store"})
 FORM: Final = "application/x-www-form-urlencoded"
-
-Handler: TypeAlias = Callable[[HttpRequest[Never]], Awaitable[HttpResponse]]
 
 
 class Rejected(Exception):
@@ -76,7 +74,7 @@ def counted(quota: Quota, address: str | None) -> Generator[None]:
         quota.give_back(caller)
 
 
-def shows_errors(handler: Handler) -> Handler:
+def shows_errors(handler: HttpHandler) -> HttpHandler:
     """Return a handler that answers what is wrong with a page."""
 
     @wraps(handler)
@@ -89,7 +87,7 @@ def shows_errors(handler: Handler) -> Handler:
     return shown
 
 
-def returns_errors(handler: Handler) -> Handler:
+def returns_errors(handler: HttpHandler) -> HttpHandler:
     """Return a handler that answers what is wrong as JSON, and logs why: some of it in a minute, since anyone can cause it."""
     records = RepeatedRecords(logger, lines=SHARED_LINES)
 
@@ -111,8 +109,7 @@ def json_response(
     value: JsonObject, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})
 ) -> HttpResponse:
     """Return a response with an object, which is not to be stored unless the headers say something else."""
-    plain = HttpResponse.json(value, status)
-    return HttpResponse(plain.body, status, plain.content_type, {**NO_STORE, **headers})
+    return HttpResponse(dumps(value), status, "application/json", {"cache-control": "no-store", **headers})
 
 
 def parameters(query: str) -> dict[str, str]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from base64 import urlsafe_b64encode
 from hashlib import sha256
 from typing import ClassVar, Final, TypeVar
 
@@ -173,7 +172,7 @@ class Box:
 
 def digest(*texts: str) -> str:
     """Return a digest of texts; what separates them is in none of them."""
-    return urlsafe_b64encode(sha256("\0".join(texts).encode()).digest()).rstrip(b"=").decode()
+    return to_base64url(sha256("\0".join(texts).encode()).digest())
 
 
 def is_same(one: str, other: str) -> bool:
