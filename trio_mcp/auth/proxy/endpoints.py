@@ -131,14 +131,14 @@ class Endpoints:
             raise try_later(f"a token would have more than {MAX_TOKEN} characters: let identity= return fewer claims")
         lasting = tokens.access if tokens.refresh is None and tokens.expires_at is None else None
         kept = Refresh(client=digest(client_id), scopes=scopes, refresh=tokens.refresh, access=lasting)
-        more: JsonObject = {"refresh_token": self._issuer.box.seal(kept)} if tokens.refresh or lasting else {}
-        usual: JsonObject = {
+        answer: JsonObject = {
             "access_token": access,
             "token_type": "Bearer",
             "expires_in": seconds,
             "scope": " ".join(scopes),
+            **({"refresh_token": self._issuer.box.seal(kept)} if tokens.refresh or lasting else {}),
         }
-        return json_response({**usual, **more})
+        return json_response(answer)
 
     async def revoke(self, request: HttpRequest[Never]) -> HttpResponse:
         """Revoke the provider's token in a refresh token (RFC 7009). An access token is only good for an hour, and remains so."""

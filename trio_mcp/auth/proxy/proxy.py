@@ -63,6 +63,9 @@ class OAuthProxy(CachingVerifier):
         TypeError, ValueError: an argument is none of that.
     """
 
+    _box: Box
+    """Only a proxy that is bound to a resource has it, and only such a one verifies tokens and serves routes."""
+
     def __init__(
         self,
         provider: OAuthProvider,
@@ -91,7 +94,6 @@ class OAuthProxy(CachingVerifier):
         self.realm = check_realm(realm)
         # Until it has a resource: what `any_of` compares.
         self.issuer, self.audience = provider.authorize_url, None
-        self._box: Box | None = None
 
     @override
     def bound(self, audience: str, complete: Complete) -> Verifier:
@@ -128,7 +130,7 @@ class OAuthProxy(CachingVerifier):
     @override
     def owns(self, token: str, issuer: str | None) -> bool | None:
         """Whether it has issued the token."""
-        return self._box is not None and self._box.open(Access, token) is not None
+        return self._box.open(Access, token) is not None
 
     async def prepare(self) -> None:
         """Warn if logins end with this process."""
@@ -139,7 +141,7 @@ class OAuthProxy(CachingVerifier):
 
     async def verify(self, token: str) -> Verified:
         """Open a token."""
-        access = None if self._box is None else self._box.open(Access, token)
+        access = self._box.open(Access, token)
         if access is None:
             raise refused("not issued here for this resource, expired, or sealed with other keys")
         name = f"{self.realm}:{access.principal}" if self.realm else access.principal
@@ -148,8 +150,6 @@ class OAuthProxy(CachingVerifier):
     @override
     def documents(self, scopes: Collection[str]) -> Mapping[str, bytes]:
         """Return the metadata of the authorization server."""
-        if self._box is None:
-            return {}
         document = dumps(self._endpoints(lambda: scopes, ()).metadata())
         places = [urlsplit(url).path for url in server_documents(self.issuer)]
         return dict.fromkeys((place for place in places if place.startswith(WELL_KNOWN)), document)
@@ -162,8 +162,6 @@ class OAuthProxy(CachingVerifier):
         return self._endpoints(offered, required).routes(endpoint)
 
     def _endpoints(self, offered: Callable[[], Collection[str]], required: Collection[str]) -> Endpoints:
-        if self._box is None:
-            raise RuntimeError("the proxy has no resource")
         callback = self.issuer.rstrip("/") + CALLBACK
         upstream = Upstream(self._provider, self._client_id, self._client_secret, callback)
         issuer = Issuer(

@@ -20,8 +20,8 @@ from .pages import with_query
 from .providers import OAuthProvider
 from .rejections import Rejected, log_in_again, try_later
 
+# RFC 6749, 5.2; GitHub; what Entra answers when the user must do something (OpenID Connect, 3.1.2.6)
 REFUSALS: Final = frozenset(
-    # RFC 6749, 5.2; GitHub; what Entra answers when the user must do something (OpenID Connect, 3.1.2.6)
     [
         "invalid_grant",
         "bad_verification_code",
