@@ -1096,6 +1096,7 @@ def test_an_argument_that_is_wrong_raises_and_no_error_shows_the_secret(options:
         {"revoke_url": "ftp://login.example.com"},
         {"scopes": "openid"},
         {"claims": "email"},
+        {"claims": ["email", 7]},
         {"parameters": {"prompt": 1}},
         {"principal": None},
     ],

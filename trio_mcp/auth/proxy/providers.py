@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from ...base.checks import check_str, check_str_mapping, mistake
+from ...base.checks import check_sequence, check_str, check_str_mapping, mistake
 from ...session.envelope import check_scopes
 from ..server.verifier import check_endpoint
 
@@ -62,9 +62,7 @@ class OAuthProvider:
             check_endpoint("revoke_url", self.revoke_url)
         check_scopes("scopes", self.scopes)
         check_str("principal", self.principal)
-        claims: object = self.claims
-        if isinstance(claims, str) or not isinstance(claims, Sequence):
-            raise TypeError(mistake("claims", 'a list, such as ["name"]', claims))
+        check_sequence("claims", self.claims, str, 'a list, such as ["name"]', "the name of a claim")
         check_str_mapping("parameters", self.parameters)
 
 
