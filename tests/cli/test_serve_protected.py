@@ -12,7 +12,7 @@ from naming import unnamed
 from trio_mcp.auth import ENTRA, GITHUB, GOOGLE, OAuthProvider, ProtectedResource
 from trio_mcp.cli.command import CommandError, Status
 from trio_mcp.cli.program import main
-from trio_mcp.cli.protecting import provider_of, resource_of, verifier_of
+from trio_mcp.cli.protecting import provider_of, resource_of, secret_in, verifier_of
 
 RESOURCE = "https://mcp.example.com/mcp"
 
@@ -92,6 +92,12 @@ def test_a_proxy_is_made_for_each_provider(text: str, provider: OAuthProvider, s
     found = resource_of(RESOURCE, verifier_of(None, text, "client", secret), ["read"])
     assert found is not None
     assert "/mcp/oauth/authorize" in [route.path for route in found.routes(["/mcp"], list)]
+
+
+@pytest.mark.parametrize("content", [b"s3cret\r\n", b"\xef\xbb\xbfs3cret"])
+def test_a_secret_is_what_an_editor_has_saved_without_the_marks_around_it(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "secret").write_bytes(content)
+    assert secret_in(tmp_path / "secret") == "s3cret"
 
 
 @pytest.mark.parametrize("text", ["gitlab", "entra", "entra:", "GitHub", "github:x", ""])

@@ -103,7 +103,7 @@ def check_one_resource(resource: str | None) -> None:
 def secret_in(path: Path) -> str:
     """Return the secret in a file. Raises `CommandError`."""
     try:
-        secret = read_regular(path, MAX_CONFIGURATION).decode().strip()
+        secret = read_regular(path, MAX_CONFIGURATION).decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} cannot be read: {error}", Status.UNREACHABLE) from error
     if not secret:
