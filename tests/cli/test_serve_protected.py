@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,26 @@ def test_a_proxy_is_made_for_each_provider(text: str, provider: OAuthProvider, s
 def test_a_secret_is_what_an_editor_has_saved_without_the_marks_around_it(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "secret").write_bytes(content)
     assert secret_in(tmp_path / "secret") == "s3cret"
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"s3cret\xff"])
+def test_a_file_without_a_secret_is_an_error_that_names_the_file_and_shows_nothing_of_it(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "secret-file"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CommandError) as caught:
+        secret_in(path)
+    assert str(path) in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+def test_a_secret_is_read_from_a_regular_file_alone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(CommandError, match="FIFO"):
+        secret_in(tmp_path / "fifo")
 
 
 @pytest.mark.parametrize("text", ["gitlab", "entra", "entra:", "GitHub", "github:x", ""])
