@@ -46,7 +46,7 @@ from ..errors import (
 from ..types import CancelledNotificationParams, InitializeRequestParams, Model
 from .batches import LostAnswers, checked_in_batch
 from .codec import Codec, codec_for
-from .codec.models import Dropped
+from .codec.models import Dropped, Params
 from .codec.reading import CLOSED, Inbound, Phase, RequestTerms, SessionTerms, read_request
 from .jsonrpc import (
     INVALID_REQUEST,
@@ -73,7 +73,7 @@ class RequestIn(NamedTuple):
 
     id: RequestId
     method: str
-    params: Model
+    params: Params
     terms: RequestTerms
 
 
@@ -180,6 +180,7 @@ class Connection:
         first_id: the id of our first request; lower ones are those of requests from before a restart.
         passes_unknown: requests and notifications that no revision has are events as others are, with `UnknownParams`, for a
             proxy that passes them on.
+        takes_plain: what serves `tools/call` takes `PlainCall` as its params, too.
     """
 
     __slots__ = (
@@ -193,14 +194,22 @@ class Connection:
         "open_ids",
         "passes_unknown",
         "shared_channel",
+        "takes_plain",
         "terms",
     )
 
     def __init__(
-        self, peer: Side, *, shared_channel: bool = True, first_id: int = 1, passes_unknown: bool = False
+        self,
+        peer: Side,
+        *,
+        shared_channel: bool = True,
+        first_id: int = 1,
+        passes_unknown: bool = False,
+        takes_plain: bool = False,
     ) -> None:
         self._peer = peer
         self.passes_unknown = passes_unknown
+        self.takes_plain = takes_plain
         self.shared_channel = shared_channel
         self.terms = SessionTerms()
         """What the handshake has agreed on; the newest legacy revision before that."""
@@ -331,7 +340,14 @@ class Connection:
     # one step each
 
     def _request(self, message: Request, inbound: Inbound | None) -> RequestIn:
-        terms, params = read_request(message, inbound, self.terms, self._peer, passes_unknown=self.passes_unknown)
+        terms, params = read_request(
+            message,
+            inbound,
+            self.terms,
+            self._peer,
+            passes_unknown=self.passes_unknown,
+            takes_plain=self.takes_plain,
+        )
         request_id, method, _, _ = message
         if self.shared_channel:
             if request_id in self.open_ids:

@@ -13,6 +13,7 @@ from ..protocol.revisions import TASKS_EXTENSION
 from ..protocol.uri.uris import ascii_uri, check_uri, is_kept_here, normal_uri
 from ..runtime.loop_turn import LoopTurn
 from ..session import Caller, RequestCheck, Route
+from ..session.calls.call import PlainRoute
 from ..session.calls.facts import TaskSupport
 from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import (
@@ -268,7 +269,7 @@ def routes_of(registry: Registry, settings: PageSettings, search: SearchedTools 
     # The catalogs are bound here, so that a request goes directly to the module of what it is about.
     routes: dict[str, Route] = {
         "tools/list": Pages(tools, settings, lambda: types.ListToolsResult, "tools", hidden, restricted.hideable).serve,
-        "tools/call": partial(call_tool, tools),
+        "tools/call": PlainRoute(call_tool, tools),
         "prompts/list": Pages(
             prompts,
             settings,

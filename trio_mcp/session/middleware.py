@@ -8,6 +8,7 @@ from typing import cast
 
 from .. import session
 from ..errors import McpError, RemoteProtocolError
+from ..protocol.codec.models import Params, model_of
 from ..protocol.codec.reading import Inbound, codec_for
 from ..protocol.connection import CancelIn, Event, NotificationIn, Rejected
 from ..protocol.jsonrpc import Encoded, Malformed, Message, Notification, RequestId, Unanswered, decoded
@@ -77,8 +78,8 @@ class WatchedSession(ServerSession):
         self._sender, self._size = peer, size
         super()._read_batch(unread, peer, size, batch)
 
-    def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
-        self._pass(facts.method, facts.id, params)
+    def _answer(self, facts: RequestFacts, params: Params, target: ReplyTarget) -> Encoded | None:
+        self._pass(facts.method, facts.id, model_of(params))
         return super()._answer(facts, params, target)
 
     def _take(self, event: Event, size: int) -> Rejected | None:

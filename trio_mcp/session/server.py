@@ -22,12 +22,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from .. import session
 from ..base.logs import RepeatedRecords, peer_logger
 from ..base.values import make_tuple
 from ..errors import LimitExceeded, RemoteProtocolError
+from ..protocol.codec.models import Params, PlainCall, model_of
 from ..protocol.codec.reading import Inbound, Phase
 from ..protocol.codec.unknown import UnknownParams
 from ..protocol.connection import (
@@ -113,6 +114,7 @@ class ServerSession:
             shared_channel=shared_channel,
             first_id=first_id,
             passes_unknown=service.offers.unknown is not None,
+            takes_plain=service.takes_plain,
         )
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
@@ -385,7 +387,7 @@ class ServerSession:
             if operation is not None:
                 operation.leave()
 
-    def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
+    def _answer(self, facts: RequestFacts, params: Params, target: ReplyTarget) -> Encoded | None:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""
         service, terms, method = self.service, facts.terms, facts.method
         codec, asks_in_rounds = terms.codec, terms.asks_in_rounds
@@ -394,6 +396,7 @@ class ServerSession:
         # The terms are asked too: `model_fields_set` has unknown members, and a legacy client may send one of that name.
         if (
             asks_in_rounds
+            and type(params) is not PlainCall
             and isinstance(params, InputResponseRequestParams)
             and "request_state" in params.model_fields_set
         ):
@@ -404,6 +407,7 @@ class ServerSession:
             return None
         key = keyed = None
         if method == KEYED_METHOD and terms.meta.raw.find(KEY_MARK) >= 0:
+            params = model_of(params)
             key = session.idempotency.read_key(facts, params)
             keyed = session.keyed_calls.KeyedRequest(self._asks, self._start_call, facts, params, target)
             if key is not None and service.idempotency_keys.repeat(
@@ -411,13 +415,16 @@ class ServerSession:
             ):
                 return None
         own_method = SESSION_METHODS.get(method)
-        answer = self._route(facts, params) if own_method is None else own_method(self._state, params, facts)
+        if own_method is not None:
+            answer = own_method(self._state, model_of(params), facts)
+        else:
+            answer = self._route(facts, params)
         if not isinstance(answer, Plan):
             if isinstance(answer, Encoded):
                 return answer
             return codec.encode_result(method, answer, service.calls.server_info_json)
         makes_task = as_task = False
-        if answer.task is not NEVER_A_TASK and service.tasks.is_wanted(facts, params):
+        if answer.task is not NEVER_A_TASK and service.tasks.is_wanted(facts, model_of(params)):
             makes_task = True
             # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
             as_task = not (answer.task is TaskSupport.LATER and asks_in_rounds)
@@ -425,7 +432,7 @@ class ServerSession:
             new = session.idempotency.NewCall(service.offers, answer, as_task)
             service.idempotency_keys.start(key, new, keyed, makes_task=makes_task)
         elif as_task:
-            service.tasks.start(answer, facts, params, target)
+            service.tasks.start(answer, facts, model_of(params), target)
         else:
             self._start_call(service.offers, answer, facts, params, target)
         return None
@@ -433,7 +440,7 @@ class ServerSession:
     def _resumed(
         self,
         facts: RequestFacts,
-        params: Model,
+        params: Params,
         target: ReplyTarget,
         run: calls.previous_run.PreviousRun,
         log: recovery.stored_journal.CallLog | None,
@@ -445,7 +452,7 @@ class ServerSession:
         if not isinstance(answer, Plan):
             return facts.terms.codec.encode_result(facts.method, answer, self.service.calls.server_info_json)
         resume_request(self.service.calls, self.service.offers, answer, facts, target, self._asks, run, log)
-        target.params = params
+        target.params = model_of(params)
         return None
 
     def _start_call(
@@ -453,7 +460,7 @@ class ServerSession:
         offers: CallOffers,
         plan: Plan,
         facts: RequestFacts,
-        params: Model,
+        params: Params,
         target: ReplyTarget,
         run: calls.previous_run.PreviousRun | None = None,
     ) -> Call:
@@ -474,17 +481,18 @@ class ServerSession:
             # What it asked on another connection has lost its prompt there.
             call = resume_request(services, offers, plan, facts, target, self._asks, replace(run, requests={}), None)
         if services.is_durable:
-            target.params = params
+            target.params = model_of(params)
         return call
 
-    def _route(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
+    def _route(self, facts: RequestFacts, params: Params) -> Model | Encoded | Plan:
         service = self.service
         route = service.routes.get(facts.method)
         if route is None and service.offers.unknown is not None and isinstance(params, UnknownParams):
             route = service.offers.unknown.serve
         if route is None:
             raise not_offered(facts)
-        return route(facts, params)
+        # A `PlainCall` came only where the route takes one (`Service.takes_plain`).
+        return route(facts, cast("Model", params))
 
     def notify(self, method: str, params: Model) -> None:
         """Send a notification that belongs to no request, or drop it if the client cannot be reached now, or is slow to read."""

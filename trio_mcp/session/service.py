@@ -20,6 +20,7 @@ from .. import session, stores, telemetry
 from ..base.checks import check_int
 from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..errors import RemoteProtocolError, ResourceNotFound
+from ..protocol.codec.models import PLAIN_METHOD
 from ..protocol.codec.unknown import UnknownParams
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded, Request
@@ -40,7 +41,7 @@ from ..stores import open_store
 from ..stores.opening import VARIABLE as STORE_VARIABLE
 from ..types import Implementation, Model, ServerCapabilities, declares
 from . import tasks
-from .calls.call import Plan, RequestCheck, Route
+from .calls.call import Plan, PlainRoute, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
 from .calls.services import CallOffers, CallServices
@@ -134,6 +135,7 @@ class Service:
         turn: what has been done for the clients since every other task of the event loop had a turn.
         records: counts what clients can make the server log, over all connections.
         watches_messages: whether sessions pass messages to middleware.
+        takes_plain: whether plain calls of tools are served without the model of their params: nothing looks at it.
         session_type: makes the sessions of a proxy, and takes what `make_session` takes; None for those of a server.
         is_fenced: this process was buried, and has not joined its store again.
         rejoining: finds that out; None where the store is not shared.
@@ -187,6 +189,9 @@ class Service:
         # Here, because a transport asks for it before each request.
         self.missing_scopes = offers.missing_scopes
         self.routes: Mapping[str, Route] = {**offers.routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
+        # A durable store keeps the params of a call for the next process.
+        is_seen = self.watches_messages or self.calls.is_durable
+        self.takes_plain = isinstance(self.routes.get(PLAIN_METHOD), PlainRoute) and not is_seen
         self.subscriptions.followers = tuple(offers.followers)
         self.declare(offers.capabilities)
 

@@ -11,8 +11,9 @@ from typing import Final, TypeAlias
 
 from pydantic_core import to_json
 
+from ..protocol.codec.models import Params
 from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, ErrorDetail
-from ..types import JsonValue, Model
+from ..types import JsonValue
 
 Value: TypeAlias = str | bool | int | float
 Attributes: TypeAlias = dict[str, Value]
@@ -45,7 +46,7 @@ UNNAMED: Final = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 """Codes after which it is not known whether there is what the request named."""
 
 
-def target_of(method: str, params: Model) -> str:
+def target_of(method: str, params: Params) -> str:
     """Return the name of the tool or prompt that a request is about; empty for other requests."""
     if method not in NAMED:
         return ""
@@ -70,7 +71,7 @@ def request_attributes(method: str, target: str, version: str, network: Mapping[
     return attributes
 
 
-def content_attributes(method: str, params: Model) -> Attributes:
+def content_attributes(method: str, params: Params) -> Attributes:
     """Return what a request holds, for spans that show it."""
     found: Attributes = {}
     uri: object = getattr(params, "uri", None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 from .. import telemetry
 from ..base.logs import RepeatedRecords, peer_logger
+from ..protocol.codec.models import Params
 from ..protocol.codec.reading import RequestTerms
 from ..protocol.jsonrpc import RequestId
 from ..types import Model
@@ -116,7 +117,7 @@ class Telemetry:
 
     # requests that are served
 
-    def serving(self, facts: ServedRequest, params: Model, network: Mapping[str, Value]) -> Operation | None:
+    def serving(self, facts: ServedRequest, params: Params, network: Mapping[str, Value]) -> Operation | None:
         """Return the operation of a request that came now; its span is the current one until `leave`.
 
         None if nothing is exported and there is no context to pass on.
@@ -202,7 +203,7 @@ class Telemetry:
             if len(self._first_legs) > MOST_LEGS:
                 del self._first_legs[next(iter(self._first_legs))]
 
-    def _request(self, role: Role, method: str, params: Model, version: str, network: Mapping[str, Value]) -> Operation:
+    def _request(self, role: Role, method: str, params: Params, version: str, network: Mapping[str, Value]) -> Operation:
         target = target_of(method, params)
         attributes = request_attributes(method, target, version, network)
         operation = Operation(self, role, f"{method} {target}" if target else method, attributes)

@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, SchemaValidator
 
+from ...base.values import make_tuple
 from ...errors import RemoteProtocolError
-from ...types import JsonObject, JsonValue, Model
+from ...types import CallToolRequestParams, JsonObject, JsonValue, Model
 from ...types.base import fail_fast_validator
 from ..jsonrpc import INVALID_PARAMS
 from ..strict_json import dumps
@@ -134,6 +135,44 @@ def validated(
     if dropped is not None and lost:
         dropped += lost
     return cast("M", found)
+
+
+class PlainCall(NamedTuple):
+    """The params of a `tools/call` that has a name, arguments and `_meta`, and nothing else. Its model is built by what needs it.
+
+    Attributes:
+        members: as they came.
+    """
+
+    name: str
+    arguments: JsonObject
+    members: JsonObject
+
+    @property
+    def model(self) -> CallToolRequestParams:
+        """The params as every other route gets them."""
+        return validated(CallToolRequestParams, self.members, "params")
+
+
+PLAIN_METHOD: Final = "tools/call"
+_PLAIN: Final = frozenset(("name", "arguments", "_meta"))
+
+
+def plain_call(members: JsonObject) -> PlainCall | None:
+    """Return the params of a `tools/call` that is plain; None if it has other members, or one that the model may reject."""
+    name, arguments, meta = members.get("name"), members.get("arguments", {}), members.get("_meta", {})
+    if type(name) is str and type(arguments) is dict and type(meta) is dict and _PLAIN.issuperset(members):
+        return make_tuple(PlainCall, (name, arguments, members))
+    return None
+
+
+Params: TypeAlias = Model | PlainCall
+"""What a request asks for; a plain call only where the route of its method takes one."""
+
+
+def model_of(params: Params) -> Model:
+    """Return the model of params."""
+    return params.model if isinstance(params, PlainCall) else params
 
 
 def _invalid(error: ValidationError, value: JsonValue, path: str, written: Mapping[str, str]) -> RemoteProtocolError:

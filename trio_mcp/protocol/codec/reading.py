@@ -61,7 +61,7 @@ from ..revisions import (
     unsupported_version,
 )
 from .downlevel import LATE_MEMBERS
-from .models import Dropped, validated
+from .models import PLAIN_METHOD, Dropped, Params, plain_call, validated
 from .tasks import TASK, TASK_READERS, TaskWriter, read_created_task, read_members, says_task, without, without_tasks
 from .unknown import KNOWN, UnknownParams, UnknownResult
 from .writing import ASKS_NOTHING
@@ -488,13 +488,20 @@ def _path(key: str) -> str:
 
 
 def read_request(
-    message: Request, inbound: Inbound | None, session: SessionTerms, sender: Side, *, passes_unknown: bool = False
-) -> tuple[RequestTerms, Model]:
+    message: Request,
+    inbound: Inbound | None,
+    session: SessionTerms,
+    sender: Side,
+    *,
+    passes_unknown: bool = False,
+    takes_plain: bool = False,
+) -> tuple[RequestTerms, Params]:
     """Return the terms and the params of a request.
 
     Args:
         inbound: the same message, if it was classified before.
         passes_unknown: see `Codec.decode_request`.
+        takes_plain: the params of a `tools/call` need no model, if it is plain.
 
     Raises:
         RemoteProtocolError: the error to answer with.
@@ -509,6 +516,8 @@ def read_request(
         terms = session.for_request(params)
         if session.phase is OPENING:
             session.check_phase(method)
+    if takes_plain and method == PLAIN_METHOD and (plain := plain_call(params)) is not None:
+        return terms, plain
     model = terms.codec.decode_request(method, params, sender=sender, passes_unknown=passes_unknown)
     # By its name: to ask pydantic for the type of a model takes half a microsecond, for every request.
     if method == "initialize":

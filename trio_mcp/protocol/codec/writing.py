@@ -81,12 +81,17 @@ class Writer:
             return self.encode(params, UnknownParams, "params")
         return self.encode(params, _kind(params, self._known(self.revision.notifications, method).params), "params")
 
-    def encode_result(self, method: str, result: Model, identity: Encoded | None = None) -> Encoded:
+    def encode_result(self, method: str, result: Model | str, identity: Encoded | None = None) -> Encoded:
         """A result, as this revision writes it; a modern one gets the result type and cache hints that are not set.
 
         Args:
+            result: a text stands for the result of a tool that has this text and nothing else.
             identity: who the server is (an `Implementation`); modern results say it in their `_meta` (M-META-2s).
         """
+        if isinstance(result, str):
+            if (text := _json_text(result)) is not None:
+                return self._text_result(text, identity)
+            result = CallToolResult(content=[TextContent(text=result)])
         known = self._requests.get(method)
         if type(result) is UnknownResult:
             return (
@@ -99,8 +104,7 @@ class Writer:
         if type(result) is CallToolResult and known.result is CallToolResult:
             text = _bare_text(result)
             if text is not None:
-                begin = _begin_modern(identity) if self._modern else (b"{",)
-                return make_tuple(Encoded, (b"".join((*begin, _BEFORE_TEXT, text, _AFTER_TEXT)),))
+                return self._text_result(text, identity)
         if self._modern and method in self._rounds and isinstance(result, types.InputRequiredResult):
             if not result.input_requests and result.request_state is None:
                 raise LocalProtocolError(ASKS_NOTHING)
@@ -108,6 +112,10 @@ class Writer:
         may_be = (_result_type(known),) if known.as_task is None else (_result_type(known), types.CreateTaskResult)
         kind = _kind(result, *may_be)
         return self._signed(result, kind, identity) if self._modern else self.encode(result, kind, "result")
+
+    def _text_result(self, text: bytes, identity: Encoded | None) -> Encoded:
+        begin = _begin_modern(identity) if self._modern else (b"{",)
+        return make_tuple(Encoded, (b"".join((*begin, _BEFORE_TEXT, text, _AFTER_TEXT)),))
 
     def encode_round(
         self, method: str, asked: Mapping[str, tuple[str, Model]], state: str, identity: Encoded | None = None
@@ -256,9 +264,10 @@ def _bare_text(result: CallToolResult) -> bytes | None:
     block = content[0]
     if type(block) is not TextContent or not block.__pydantic_fields_set__ <= _PLAIN_TEXT:
         return None
-    text = block.text
-    if type(text) is not str:
-        return None
+    return _json_text(block.text) if type(block.text) is str else None
+
+
+def _json_text(text: str) -> bytes | None:
     try:
         return to_json(text)
     except ValueError:  # raised again on the general way, with the member at fault

@@ -30,6 +30,7 @@ from ... import types
 from ...base.regular_files import MAX_CONFIGURATION, read_regular
 from ...errors import ConfigurationError, InvalidRequestState, LimitExceeded
 from ...types import CallToolRequestParams, JsonObject, JsonValue, Model, ResourceRequestParams
+from ..codec.models import Params, PlainCall
 from ..strict_json import dumps
 
 KEY_BYTES = 32
@@ -103,8 +104,10 @@ def request_digest(params: Model) -> str:
     return digest(*_asked_for(params))
 
 
-def _asked_for(params: Model) -> tuple[str, JsonObject]:
+def _asked_for(params: Params) -> tuple[str, JsonObject]:
     match params:
+        case PlainCall(name, arguments):
+            return name, arguments
         case CallToolRequestParams(name=name, arguments=arguments):
             return name, arguments or {}
         case types.GetPromptRequestParams(name=name, arguments=texts):
@@ -124,7 +127,7 @@ class RequestDigest:
 
     __slots__ = ("_asked_for", "_digest")
 
-    def __init__(self, request: Model | str) -> None:
+    def __init__(self, request: Params | str) -> None:
         self._digest = request if isinstance(request, str) else ""
         self._asked_for: tuple[str, JsonObject | bytes] | None = None
         if not isinstance(request, str):

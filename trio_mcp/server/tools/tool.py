@@ -27,6 +27,7 @@ from ...errors import (
     ToolError,
     UrlElicitationRequired,
 )
+from ...protocol.codec.models import Params, PlainCall
 from ...protocol.http.headers import ParameterHeaders
 from ...protocol.jsonrpc import INVALID_PARAMS
 from ...protocol.revisions import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
@@ -56,7 +57,7 @@ from ..tool_options import (
     tool_hints,
 )
 from ..values.callables import callable_name
-from ..values.results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
+from ..values.results import PLAIN_TEXT, TEXT, Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from ..values.schema_checks import DeferredCheck
 from ..values.signature import Arguments, schema_arguments, signature_arguments
 from .task_calls import as_task, check_task, listed_execution
@@ -130,10 +131,13 @@ class Tool:
         """Return whether a client with these capabilities can call it."""
         return not self.requires or lacks(client, self.requires) is None
 
-    def plan(self, facts: RequestFacts, arguments: JsonObject) -> Plan | CallToolResult:
+    def plan(self, facts: RequestFacts, arguments: JsonObject, *, is_plain: bool = False) -> Plan | CallToolResult:
         """Return how to run one call, or the result that says why it does not run (L-TOOL-7s, SEP-1303).
 
         It does not if its arguments are wrong, or if the client lacks a capability and its revision has no error code for that.
+
+        Args:
+            is_plain: nothing looks at the result before it is sent, so that one that is a text need be no model.
 
         Raises:
             CapabilityError: the client lacks a capability that the tool requires, and its revision has an error code for it.
@@ -150,10 +154,12 @@ class Tool:
             if result is None:
                 raise lacking
             return result
-        handler = self._handler
+        handler, convert = self._handler, self._convert
+        if is_plain and convert is TEXT and self.max_result is None and not self.mounts:
+            convert = PLAIN_TEXT
         run: Body
         try:
-            run = partial(handler.run, self._arguments.bind(arguments), self._convert)
+            run = partial(handler.run, self._arguments.bind(arguments), convert)
         except ValueError as error:
             return self._invalid(error)
         except DeferredCheck as check:
@@ -242,18 +248,22 @@ def lacking_result(facts: RequestFacts, lacking: CapabilityError) -> CallToolRes
     return None
 
 
-def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model | Plan:
-    """Serve `tools/call`.
+def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Params) -> Model | Plan:
+    """Serve `tools/call`; nothing but the encoder sees the result of a plain call.
 
     Raises:
         RemoteProtocolError: -32602, there is no such tool.
     """
-    assert isinstance(params, CallToolRequestParams)
+    assert isinstance(params, PlainCall | CallToolRequestParams)
     tool = tools.by_key.get(params.name)
     if tool is None or (tool.access is not None and tool.access.hides_from(facts.caller)):
         raise unknown_tool(tools, facts, params.name)
     if tool.mirrored is not None:
         check_headers(tool, facts, params)
+    if isinstance(params, PlainCall):
+        if tool.task is NEVER_A_TASK:
+            return tool.plan(facts, params.arguments, is_plain=True)
+        params = params.model
     if tool.task is NEVER_A_TASK and params.task is None:
         return tool.plan(facts, params.arguments or {})
     # Without a tool that runs as a task the server does not declare tasks, and ignores that one is asked for (L-TSK-1).
@@ -310,7 +320,7 @@ def check_retry(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Non
     check_headers(tool, facts, params)
 
 
-def check_headers(tool: Tool, facts: RequestFacts, params: CallToolRequestParams) -> None:
+def check_headers(tool: Tool, facts: RequestFacts, params: CallToolRequestParams | PlainCall) -> None:
     """Raise `RemoteProtocolError` if the headers of a call do not match its arguments (M-HTTP-4s); elsewhere it has none."""
     if tool.mirrored is not None and facts.own_headers and facts.terms.codec.revision.mirrors:
         tool.mirrored.check(facts.headers, params.arguments or {})

@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from functools import partial
-from typing import Annotated, NamedTuple, TypeAlias, TypeVar, cast, get_args, get_origin, is_typeddict
+from typing import Annotated, Final, NamedTuple, TypeAlias, TypeVar, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -115,7 +115,7 @@ def return_spec(annotation: object) -> ReturnSpec:
     if any(issubclass(part, bytes | bytearray | memoryview) for part in parts):
         raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and JSON has no bytes; {USE_MEDIA}")
     if annotation is str:
-        return ReturnSpec(None, partial(text_result, str))
+        return ReturnSpec(None, TEXT)
     if annotation in (None, types.NoneType):
         return ReturnSpec(None, partial(text_result, types.NoneType))
     if annotation in (inspect.Signature.empty, object):
@@ -191,6 +191,18 @@ def text_result(declared: type, value: object) -> CallToolResult:
         expected = "None" if declared is types.NoneType else declared.__name__
         raise ReturnError(f"{MISMATCH}: {value_label(value)}, not {expected}")
     return content_result(value)
+
+
+TEXT: Final[Converter] = partial(text_result, str)
+
+
+def plain_text_result(value: object) -> CallToolResult | str:
+    """Return a text as it is, for the encoder, and the result for another value. Raises as `text_result` does."""
+    return value if type(value) is str else text_result(str, value)
+
+
+PLAIN_TEXT: Final = cast("Converter", plain_text_result)
+"""Takes the place of `TEXT` where nothing looks at the result."""
 
 
 def content_result(value: object) -> CallToolResult:

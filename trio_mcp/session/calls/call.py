@@ -500,15 +500,15 @@ class Call(ABC, Generic[OriginT_co]):
                 answer = outcome.value
             else:
                 result = self._answer(outcome)
-                answer = self._encoded(result) if isinstance(result, Model) else result
+                answer = result if result is None or isinstance(result, ErrorDetail) else self._encoded(result)
         except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call
             answer = error_detail(self.services.failures, self.facts, self._told(error), self._plan.target)
         return None if reason is not None and reason in NO_REPLY_REASONS else answer
 
-    def _answer(self, outcome: Outcome) -> Model | ErrorDetail | None:
+    def _answer(self, outcome: Outcome) -> Model | str | ErrorDetail | None:
         """Return what an outcome means as a result or an error; None if the client that cancelled the call wants no reply."""
         if isinstance(outcome, Returned):
-            assert isinstance(outcome.value, Model)
+            assert isinstance(outcome.value, Model | str)
             return outcome.value
         plan = self._plan
         cause: BaseException | CancelReason
@@ -545,7 +545,7 @@ class Call(ABC, Generic[OriginT_co]):
         for target in filter(None, (self.target, *self._copies)):
             raised.put(target.request_id, error)
 
-    def _encoded(self, result: Model) -> Encoded:
+    def _encoded(self, result: Model | str) -> Encoded:
         facts, info = self.facts, self.services.server_info_json
         try:
             return facts.terms.codec.encode_result(facts.method, result, info)
@@ -563,7 +563,10 @@ class Call(ABC, Generic[OriginT_co]):
 BECOMES_OUTSIDE: Final = "a call becomes a task while none of its branches and steps runs: call become_task() outside"
 
 Body: TypeAlias = Callable[[Call, Actor | Lane], Awaitable[Model]]
-"""What the actor runs. It runs in `Lane(actor)`, unless it gets a lane: middleware gives one, and may run it several times."""
+"""What the actor runs. It runs in `Lane(actor)`, unless it gets a lane: middleware gives one, and may run it several times.
+
+What no middleware sees may return an encoded result, or a text that is all of it.
+"""
 
 
 class Plan(NamedTuple):
@@ -595,6 +598,13 @@ class Plan(NamedTuple):
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]
 """Serve one request method: return a result, or the plan of an actor. Raises `ProtocolError` to reject."""
+
+
+class PlainRoute(partial["Model | Encoded | Plan"]):
+    """A route of `tools/call` that also takes a `PlainCall` as params. The body of its plan may return a text as it is then.
+
+    What is around a route, such as middleware, is another route, which gets models.
+    """
 
 RequestCheck: TypeAlias = Callable[[RequestFacts, Model], None]
 """Compares a request with its HTTP headers, also one that carries a call forward. Raises `ProtocolError` to reject."""
