@@ -306,6 +306,13 @@ async def test_a_refresh_token_belongs_to_its_client(world: World, program: Prog
     assert failure(await other.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
 
 
+async def test_a_refresh_token_belongs_to_its_user(program: Program) -> None:
+    """OpenID Connect, 12.2: what a provider mixes up does not make one user another."""
+    tokens = await program.tokens()
+    program.world.stand_in.user["id"] += 1
+    assert failure(await program.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+
+
 # A provider in trouble.
 
 
@@ -875,7 +882,7 @@ def test_no_kind_of_value_stands_for_another() -> None:
         State(**login, verifier="v"),
         Code(scopes=("a",), binding="b", code="c", verifier="v"),
         Access(principal="p", scopes=("a",), claims={}),
-        Refresh(client="c", scopes=("a",), refresh="r", access=None),
+        Refresh(client="c", principal="p", scopes=("a",), refresh="r", access=None),
     ]
     for number, value in enumerate(values):
         sealed = box.seal(value)

@@ -526,7 +526,7 @@ async def provider_requests() -> AsyncIterator[Hold]:
     resource, keys = "https://mcp.example.com/mcp", KeyRing([b"k" * 32])
     box = Box(keys, f"{resource} {GITHUB.authorize_url} proxy")
     client_id = box.seal(Client(name="", redirect_uris=()))
-    kept = box.seal(Refresh(client=digest(client_id), scopes=(), refresh=None, access="token"))
+    kept = box.seal(Refresh(client=digest(client_id), principal="1", scopes=(), refresh=None, access="token"))
     form = {"grant_type": "refresh_token", "client_id": client_id, "refresh_token": kept}
     headers = {"content-type": "application/x-www-form-urlencoded"}
     with pytest.MonkeyPatch.context() as patch:

@@ -116,10 +116,14 @@ class Endpoints:
             tokens = Tokens(token.access or "", "bearer")
         else:
             tokens = await self._issuer.upstream.refresh(token.refresh)
-        return await self._issue(client_id, tuple(sorted(scopes)), tokens)
+        return await self._issue(client_id, tuple(sorted(scopes)), tokens, token.principal)
 
-    async def _issue(self, client_id: str, scopes: tuple[str, ...], tokens: Tokens) -> HttpResponse:
+    async def _issue(
+        self, client_id: str, scopes: tuple[str, ...], tokens: Tokens, expected: str | None = None
+    ) -> HttpResponse:
         principal, claims = await self._issuer.user(tokens.access)
+        if expected not in (None, principal):
+            raise log_in_again("the provider names another user than at the login")
         if self._issuer.shows_upstream:
             claims = {**claims, "upstream_token": tokens.access}
         now, seconds = int(time.time()), Access.LIFETIME
@@ -130,7 +134,9 @@ class Endpoints:
         if len(access) > MAX_TOKEN:
             raise try_later(f"a token would have more than {MAX_TOKEN} characters: let identity= return fewer claims")
         lasting = tokens.access if tokens.refresh is None and tokens.expires_at is None else None
-        kept = Refresh(client=digest(client_id), scopes=scopes, refresh=tokens.refresh, access=lasting)
+        kept = Refresh(
+            client=digest(client_id), principal=principal, scopes=scopes, refresh=tokens.refresh, access=lasting
+        )
         answer: JsonObject = {
             "access_token": access,
             "token_type": "Bearer",

@@ -122,6 +122,7 @@ class Refresh(Value):
 
     Attributes:
         client: digest of the client id.
+        principal: of the user, which stays the same.
         refresh: the refresh token of the provider; None if it has none, and its access token does not expire.
         access: that access token.
     """
@@ -129,6 +130,7 @@ class Refresh(Value):
     LIFETIME = 30 * 86_400
 
     client: str
+    principal: str
     scopes: tuple[str, ...]
     refresh: str | None
     access: str | None
