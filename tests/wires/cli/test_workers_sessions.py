@@ -6,8 +6,8 @@ import json
 import os
 import re
 import signal
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -202,23 +202,28 @@ def calling_where() -> tuple[Json, dict[str, str]]:
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers
 
 
-async def other_worker(crew: Crew, http: httpx2.AsyncClient, home: int) -> bool:
-    """Whether the connection of this client, which it keeps, is one to another worker than the home of a session."""
+async def worker_of(crew: Crew, http: httpx2.AsyncClient) -> int:
+    """Return the worker at the connection of this client, which it keeps."""
     message, headers = calling_where()
     response = await http.post(crew.url, json=message, headers=headers)
-    return int(response.json()["result"]["content"][0]["text"]) != home
+    return int(response.json()["result"]["content"][0]["text"])
 
 
 @asynccontextmanager
-async def client_of_another_worker(crew: Crew, home: int) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client whose connection is one to another worker than this."""
+async def client_of(crew: Crew, fits: Callable[[int], bool]) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client whose connection is one to a worker that fits."""
     async with AsyncExitStack() as stack:
         with trio.fail_after(START):
             while True:
                 http = await stack.enter_async_context(httpx2.AsyncClient(timeout=START))
-                if await other_worker(crew, http, home):
+                if fits(await worker_of(crew, http)):
                     break
         yield http
+
+
+def client_of_another_worker(crew: Crew, home: int) -> AbstractAsyncContextManager[httpx2.AsyncClient]:
+    """A client whose connection is one to another worker than this."""
+    return client_of(crew, lambda pid: pid != home)
 
 
 async def test_a_worker_that_freezes_while_it_passes_a_stream_on_holds_nothing_up(short: Path) -> None:
@@ -297,6 +302,27 @@ async def test_calls_of_both_eras_end_well_while_all_workers_are_replaced_at_50_
         assert served <= before | crew.pids
         assert served & crew.pids
         assert len(refused) <= count / 10
+
+
+async def test_a_session_at_rest_goes_on_in_another_worker_while_the_one_that_is_replaced_lets_a_call_end(
+    short: Path,
+) -> None:
+    async with serving(short, "--drain", "30", workers=2) as crew:
+        busy = await opened(crew)
+        home, at_rest = int(await busy.call("where")), await opened(crew)
+        while int(await at_rest.call("where")) != home:
+            at_rest = await opened(crew)
+        # Else the worker that passes the stream on might be replaced first, and wait for its end.
+        at_home = client_of(crew, lambda pid: pid == home)
+        async with at_home as http, busy.stream("POST", http, json=calling("order")) as stream:
+            question = await stream.next()
+            crew.process.send_signal(signal.SIGHUP)
+            with trio.fail_after(START):
+                while int(await at_rest.call("where")) == home:  # noqa: ASYNC110  nothing notifies of it
+                    await trio.sleep(0.05)
+            assert home in crew.pids
+            assert (await busy.post({"id": question["id"], "result": YES})).status_code == 202
+            assert (await stream.next())["result"]["content"][0]["text"] == f"accept {home} {home}"
 
 
 async def test_a_worker_that_blocks_for_a_while_is_slow_and_stays(short: Path) -> None:

@@ -38,11 +38,13 @@ from ...asgi.cors import is_preflight
 from ...asgi.exchange import process_modern
 from ...asgi.requests import AuthorizedRequest, Request
 from ...asgi.responses import KnownResponse, Response, rejection_of
+from ...background import open_background
 from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from .. import link
 from ..sessions.endpoint import LegacyEndpoint, legacy_endpoint
+from ..sessions.sessions import HAND_OVER_LOOK
 from ..sessions.stateless import StatelessEndpoint
 from .entrance import MessageReader, ServedApp
 from .lifespan import in_residence
@@ -66,10 +68,6 @@ class AppState:
     legacy: LegacyEndpoint
     websockets: WebSockets
     sse: SseEndpoint
-
-
-HAND_OVER_LOOK: Final = 0.05
-"""How often is looked which sessions can be handed over."""
 
 
 Route: TypeAlias = Callable[[AppState, AuthorizedRequest], Awaitable[Response]]
@@ -184,9 +182,12 @@ class McpApp(ServedApp):
         # All at once and before the first await, so that no request slips in between.
         for quota in (running.legacy.sessions.quota, running.sse.sessions.quota, running.websockets.quota):
             quota.draining = True
-        # Other workers pass answers on to this one, unless they end, too.
-        keeps_parked = self._elsewhere is not None and self._elsewhere.stays
-        await running.service.drain(seconds, clean_up, keeps_parked=keeps_parked)
+        # Other workers pass answers on to this one, unless they end, too; and they take over the sessions at rest.
+        has_others = self._elsewhere is not None and self._elsewhere.stays
+        async with open_background() as background:
+            if has_others:
+                background.start_soon(running.legacy.sessions.keep_handing_over)
+            await running.service.drain(seconds, clean_up, keeps_parked=has_others)
         running.legacy.sessions.close_streams()
         if self._elsewhere is not None:
             self._elsewhere.end_streams()

@@ -36,6 +36,8 @@ LAPSE_SECONDS: Final = 15.0
 FLUSH_SECONDS: Final = 1.0
 """For how long the last events of a session that is released are written."""
 FLUSH_LOOK: Final = 0.01
+HAND_OVER_LOOK: Final = 0.05
+"""Seconds between two looks which sessions can be handed over."""
 
 SESSION_ENDED: Final = ErrorDetail(
     # No 404: the client would send it again in another session, although it has run.
@@ -162,6 +164,12 @@ class LegacySessions(SessionTable[LegacySession]):
         for entry in list(self._sessions.values()):
             if entry.is_at_rest:
                 await self._release(entry)
+
+    async def keep_handing_over(self) -> None:
+        """Hand sessions over as soon as no request of them runs, until cancelled."""
+        while True:
+            await self.hand_over()
+            await trio.sleep(HAND_OVER_LOOK)
 
     async def _release(self, entry: LegacySession) -> None:
         place, home, standalone = entry.place, self._home, entry.streams.standalone
