@@ -17,7 +17,7 @@ import trio
 
 from .. import runtime
 from ..base import forks
-from ..base.groups import split_group
+from ..base.groups import UnwrappedErrors, split_group
 from ..base.logs import OwnText, peer_logger
 from ..base.shared_limits import PARKED_CALLS, RUNNING_CALLS
 from ..base.values import make_tuple
@@ -416,10 +416,11 @@ async def open_supervisor(
         grace: seconds that an actor may take to end after it was cancelled or its deadline has passed.
         watchdog: seconds for which an actor may block the event loop before that is logged; `inf` disables the watchdog.
     """
-    async with trio.open_nursery() as nursery:
-        supervisor = Supervisor(nursery, limits or Limits(), grace, watchdog)
-        try:
-            yield supervisor
-        finally:
-            supervisor.close()
-            nursery.cancel_scope.cancel()
+    with UnwrappedErrors():
+        async with trio.open_nursery() as nursery:
+            supervisor = Supervisor(nursery, limits or Limits(), grace, watchdog)
+            try:
+                yield supervisor
+            finally:
+                supervisor.close()
+                nursery.cancel_scope.cancel()

@@ -163,23 +163,35 @@ class Leases:
 @asynccontextmanager
 async def running(leases: Leases, *batches: Batches[T]) -> AsyncGenerator[None]:
     """Run the threads of a store; leaving the block works on what waits, and then ends the leases."""
+    # The leases end at last: until then this process may have written.
+    async with renewing(leases), working_on(batches):
+        yield
+
+
+@asynccontextmanager
+async def renewing(leases: Leases) -> AsyncGenerator[None]:
+    leasing = trio.CancelScope(shield=True)
     with UnwrappedErrors():
         async with trio.open_nursery() as nursery:
-            leasing = trio.CancelScope(shield=True)
             nursery.start_soon(run_in, leasing, leases.run)
             try:
-                async with trio.open_nursery() as inner:
-                    # Shielded, because a cancel from outside must not end them before the last write of those whom it ends.
-                    working = [trio.CancelScope(shield=True) for _ in batches]
-                    for scope, each in zip(working, batches, strict=True):
-                        inner.start_soon(run_in, scope, each.run)
-                    try:
-                        yield
-                    finally:
-                        for scope, each in zip(working, batches, strict=True):
-                            each.stop()
-                            scope.deadline = trio.current_time() + CLOSE_SECONDS
+                yield
             finally:
-                # At last: until then this process may have written.
                 leases.stop()
                 leasing.deadline = trio.current_time() + CLOSE_SECONDS
+
+
+@asynccontextmanager
+async def working_on(batches: Sequence[Batches[T]]) -> AsyncGenerator[None]:
+    # Shielded, because a cancel from outside must not end them before the last write of those whom it ends.
+    working = [trio.CancelScope(shield=True) for _ in batches]
+    with UnwrappedErrors():
+        async with trio.open_nursery() as nursery:
+            for scope, each in zip(working, batches, strict=True):
+                nursery.start_soon(run_in, scope, each.run)
+            try:
+                yield
+            finally:
+                for scope, each in zip(working, batches, strict=True):
+                    each.stop()
+                    scope.deadline = trio.current_time() + CLOSE_SECONDS

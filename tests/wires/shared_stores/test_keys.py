@@ -17,8 +17,10 @@ SCRIPT = Path(__file__).with_name("order_server.py")
 BOUND = 60
 
 
-@pytest.fixture(params=[REDIS_VARIABLE, POSTGRES_VARIABLE], ids=["redis", "postgres"])
-def store(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=[REDIS_VARIABLE, POSTGRES_VARIABLE, None], ids=["redis", "postgres", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param is None:
+        return str(tmp_path / "state.db")
     request.getfixturevalue("redis_url" if request.param == REDIS_VARIABLE else "postgres_url")
     return f"{os.environ[request.param]}?namespace={secrets.token_hex(8)}"
 
@@ -44,3 +46,27 @@ async def test_a_process_with_other_keys_does_not_start_and_the_error_names_them
         finally:
             for each in processes:
                 await each.kill()
+
+
+async def test_the_command_with_other_keys_ends_with_an_error_of_the_configuration(store: str, tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text("from trio_mcp import Server\n\nserver = Server('shop')\n")
+    command = [sys.executable, "-m", "trio_mcp.cli", "serve", str(file), "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TRIO_MCP_STORE": store}
+    first = HttpProcess(
+        SCRIPT,
+        TRIO_MCP_STORE=store,
+        TRIO_MCP_KEYS=key(),
+        FOLDER=str(tmp_path),
+        PYTHONPATH=environment["PYTHONPATH"],
+    )
+    with trio.fail_after(BOUND):
+        try:
+            await first.start()
+            stranger = await trio.run_process(
+                command, env={**environment, "TRIO_MCP_KEYS": key()}, capture_stderr=True, check=False
+            )
+        finally:
+            await first.kill()
+    said = stranger.stderr.decode()
+    assert (stranger.returncode, "TRIO_MCP_KEYS" in said, "a bug" in said) == (3, True, False), said
