@@ -1,6 +1,7 @@
 """Changes in the other processes that share a store: each announces its own, and tells its subscribers of those of the others.
 
-A notice comes at most once, and only says "look again". Where some may have been lost, everything counts as changed.
+A notice comes at most once, and only says "look again". Where some may have been lost, everything counts as changed. A process
+also asks another one by a notice to hand over a legacy session, and asks again as long as a request waits for it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from .recovery.processes import Processes
 from .subscriptions import METHODS, Change, ChangeKind, Subscriptions
 
 TOPIC: Final = "change"
+
+SESSION_TOPIC: Final = "session"
+"""That of notices by which one process asks another for a session."""
 
 MAIL: Final = "task-mail"
 """In the place of the kind of a change: answers for tasks have been stored."""
@@ -47,6 +51,7 @@ class SharedChanges:
         node: returns the name of this process.
         processes: know whether there are others.
         on_mail: called when another process has stored answers for tasks.
+        on_wanted: called with the key of a session that another process asks this one for.
         records: counts how often the store failed.
     """
 
@@ -55,6 +60,7 @@ class SharedChanges:
     _processes: Processes
     _subscriptions: Subscriptions
     _on_mail: Callable[[], None]
+    _on_wanted: Callable[[str], None]
     _records: RepeatedRecords
     _unsent: dict[Change | str, None] = field(default_factory=dict[Change | str, None], init=False)
     """Each once, in the order in which they came."""
@@ -122,6 +128,8 @@ class SharedChanges:
                 self._deliver_all()
             elif notice.topic == TOPIC:
                 self._deliver_one(notice.content)
+            elif notice.topic == SESSION_TOPIC:
+                self._deliver_wanted(notice.content)
 
     def _deliver_one(self, content: bytes) -> None:
         said = decoded(content)
@@ -140,9 +148,19 @@ class SharedChanges:
         elif kind != STARTED:
             self._deliver_all()
 
+    def _deliver_wanted(self, content: bytes) -> None:
+        match decoded(content):
+            case (node, _, str(key)) if node == self._node():
+                self._on_wanted(key)
+
     def _deliver_all(self) -> None:
         self._on_mail()
         self._subscriptions.deliver_all()
+
+
+def wanted(node: str, key: str) -> bytes:
+    """Return the content of the notice by which a process is asked for a session."""
+    return dumps([node, SESSION_TOPIC, key])
 
 
 def decoded(content: bytes) -> tuple[str, str, str | None] | None:

@@ -140,6 +140,7 @@ class Service:
         is_fenced: this process was buried, and has not joined its store again.
         rejoining: finds that out; None where the store is not shared.
         on_given_up: called when it gives up what it has, and again when it has its new name.
+        on_session_wanted: called with the key of a legacy session that another process asks this one for.
     """
 
     def __init__(
@@ -162,6 +163,7 @@ class Service:
         self.is_fenced = False
         self.rejoining: session.rejoining.Rejoining | None = None
         self.on_given_up: list[Callable[[], None]] = []
+        self.on_session_wanted: list[Callable[[str], None]] = []
         self.sessions = 0
         self._keys: IdempotencyKeys | None = None
         self.records = RepeatedRecords(logger, lines=SHARED_LINES)
@@ -225,13 +227,23 @@ class Service:
         """Announce changes to the other processes that use a store, and deliver theirs."""
         calls = self.calls
         shared = session.changes.SharedChanges(
-            store, calls.name, calls.processes, self.subscriptions, self.tasks.mailbox.wake, self.records
+            store,
+            calls.name,
+            calls.processes,
+            self.subscriptions,
+            self.tasks.mailbox.wake,
+            self._session_wanted,
+            self.records,
         )
         self.subscriptions.forward = shared.tell
         calls.on_mail = partial(shared.tell, session.changes.MAIL)
         self.supervisor.spawn(shared.send)
         self.supervisor.spawn(shared.receive)
         await shared.wait_listening()
+
+    def _session_wanted(self, key: str) -> None:
+        for release in self.on_session_wanted:
+            release(key)
 
     @cached_property
     def _task_routes(self) -> Mapping[str, Route]:

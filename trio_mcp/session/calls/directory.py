@@ -150,13 +150,13 @@ class CallDirectory(Generic[C, E]):
 # Calls that wait in another process: their clients come back until they reach that one.
 
 UNREACHED_SECONDS: Final = 10.0
-"""For how long the requests for one leg are refused as busy."""
+"""For how long the requests for one leg, or one session, are refused as busy."""
 
 COME_BACK_SECONDS: Final = 60.0
 """After this time without the error that ends the attempts, a request counts as the first one."""
 
 MOST_LEGS: Final = 1000
-"""Legs that are remembered; of an older one the time begins again."""
+"""Legs or sessions that are remembered; of an older one the time begins again."""
 
 TRY_AGAIN: Final = (
     "this call waits in another process of this server; send the request again, until it reaches that process"
@@ -170,25 +170,37 @@ NOT_REACHED: Final = (
 
 
 class Unreached:
-    """The legs that have come to this process, and cannot run here, because their calls are parked in another one."""
+    """What requests that have come to this process are about, and another process has.
+
+    These are legs whose calls are parked there, and legacy sessions that are in use there.
+    """
 
     __slots__ = ("_since",)
 
     def __init__(self) -> None:
-        self._since: OrderedDict[tuple[str, int], float] = OrderedDict()
+        self._since: OrderedDict[Hashable, float] = OrderedDict()
+
+    def waited(self, key: Hashable) -> float:
+        """Note that a request has come in vain; return for how many seconds they have."""
+        now = trio.current_time()
+        since = self._since.setdefault(key, now)
+        if now - since > COME_BACK_SECONDS:
+            since = self._since[key] = now
+        if len(self._since) > MOST_LEGS:
+            self._since.popitem(last=False)
+        return now - since
+
+    def forget(self, key: Hashable) -> None:
+        """Let the time begin again."""
+        self._since.pop(key, None)
 
     def refusal(self, call_id: str, leg: int) -> McpError:
         """Return the error for a request: one that asks to send it again, or, after `UNREACHED_SECONDS`, one that does not."""
-        now = trio.current_time()
-        since = self._since.setdefault((call_id, leg), now)
-        if now - since > COME_BACK_SECONDS:
-            since = self._since[call_id, leg] = now
-        if now - since > UNREACHED_SECONDS:
-            del self._since[call_id, leg]
-            return RequestTimeout(NOT_REACHED)
-        if len(self._since) > MOST_LEGS:
-            self._since.popitem(last=False)
-        return LimitExceeded(TRY_AGAIN)
+        key = (call_id, leg)
+        if self.waited(key) <= UNREACHED_SECONDS:
+            return LimitExceeded(TRY_AGAIN)
+        self.forget(key)
+        return RequestTimeout(NOT_REACHED)
 
     def __len__(self) -> int:
         return len(self._since)

@@ -200,8 +200,7 @@ class Elsewhere:
             try:
                 return await here()
             except SessionHeld as held:
-                # Another process was faster: by now, or soon, its name is in the record.
-                if trio.current_time() > until or (held.node is not None and not self._is_near(held.node)):
+                if trio.current_time() > until or not self.looks_for(held):
                     raise
                 await trio.sleep(LOOK_SECONDS)
 
@@ -288,6 +287,10 @@ class Elsewhere:
         # Its record names the next owner, or is to be claimed.
         self._places.forget_session(key)
         return None
+
+    def looks_for(self, held: SessionHeld) -> bool:
+        """Return whether a session is looked for here: its record has, or soon has, the name of a process that can be reached."""
+        return held.node is None or self._is_near(held.node)
 
     def _is_near(self, node: str) -> bool:
         """Return whether a process is, or was, one of this machine."""

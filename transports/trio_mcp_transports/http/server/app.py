@@ -274,8 +274,7 @@ class McpApp(ServedApp):
                     links = link.elsewhere.open_links(workplace, service, shared, self.limits.body, self)
                     self._reader.keeps_bodies = True
                     self._elsewhere = await stack.enter_async_context(links)
-                    # It looks itself, also for the process that was faster.
-                    legacy.held_looks = ()
+                    legacy.leave_looking(self._elsewhere.looks_for)
                 if self.authentication is not None:
                     nursery.start_soon(self.authentication.run)
                 try:

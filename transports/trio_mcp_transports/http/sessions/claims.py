@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
 import trio
 
@@ -14,6 +15,7 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import PROGRESS_TOKEN
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import Peer, ServerSession, make_session
+from trio_mcp.session.calls.directory import UNREACHED_SECONDS, Unreached
 from trio_mcp.session.calls.previous_run import PreviousRun
 from trio_mcp.session.envelope import SESSION_SIZE
 from trio_mcp.session.kept_requests import LeftCall, resume_requests
@@ -22,8 +24,16 @@ from trio_mcp.types import ProgressToken
 from ...asgi.access import HttpRejection
 from .event_log import LeftStream
 from .sessions import LegacySession, LegacySessions
-from .stored import EPOCH_IDS, NOT_READ, UNREADABLE, LeftSession, SessionHome
+from .stored import EPOCH_IDS, NOT_READ, UNREADABLE, LeftSession, SessionHeld, SessionHome
 from .streams import SessionStream
+
+HELD_LOOKS: Final = (0.1, 0.2, 0.4, 0.8, 1.0)
+"""Seconds between the attempts to take over a session: longer than a process that was killed counts as alive on a network."""
+
+STAYS_ELSEWHERE: Final = (
+    "This session is busy in another process of the server, which its requests have not reached for "
+    f"{UNREACHED_SECONDS:g} seconds: send initialize to open another, and all requests of a session to one process."
+)
 
 # A legacy session that an earlier process has left, with its streams and the calls whose answers are owed on them.
 
@@ -120,20 +130,61 @@ class Claim:
     """It is not known whether there is such a session, or it could not be restored."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Claims:
     """Takes over sessions from the store, each once.
 
     Args:
         new_session: makes the entry of a session, with its owner, its account and its id.
         new_stream, on_unread: see `Restoration`.
+
+    Attributes:
+        is_looked_for: returns whether who passes requests on looks for a session again that another process has.
     """
 
     home: SessionHome
     new_session: Callable[[ServerSession, str | None, Account, str | None], LegacySession]
     new_stream: Callable[[LegacySession, Peer], SessionStream]
     on_unread: Callable[[LegacySession, SessionStream], None]
+    is_looked_for: Callable[[SessionHeld], bool] = field(default=lambda _held: False, init=False)
+    _unreached: Unreached = field(default_factory=Unreached, init=False)
     _running: dict[str, Claim] = field(default_factory=dict, init=False)
+
+    async def take_over(self, session_id: str, peer: Peer, sessions: LegacySessions) -> None:
+        """Do the same as `claim`; a process that lives and has the session is asked for it, and releases it when it is at rest.
+
+        Raises:
+            HttpRejection: as `claim` does; and 404, requests have asked for it in vain for `UNREACHED_SECONDS`.
+        """
+        for seconds in (*HELD_LOOKS, None):
+            sessions.quota.check_not_draining()
+            try:
+                await self.claim(session_id, peer, sessions)
+            except SessionHeld as held:
+                if self.is_looked_for(held):
+                    raise
+                await self._ask_for(session_id, held)
+                if seconds is None:
+                    raise self._refusal(session_id, held) from None
+            else:
+                break
+            await trio.sleep(seconds)
+            if sessions.knows(session_id):
+                # Another request has taken it over meanwhile.
+                break
+        self._unreached.forget(session_id)
+
+    async def _ask_for(self, session_id: str, held: SessionHeld) -> None:
+        if held.node is not None:
+            self._unreached.waited(session_id)
+            await self.home.ask_for(session_id, held.node)
+
+    def _refusal(self, session_id: str, held: SessionHeld) -> HttpRejection:
+        """Return the rejection of a request for a session that was not released."""
+        if held.node is None or self._unreached.waited(session_id) <= UNREACHED_SECONDS:
+            return held
+        self._unreached.forget(session_id)
+        return HttpRejection(404, STAYS_ELSEWHERE)
 
     async def claim(self, session_id: str, peer: Peer, sessions: LegacySessions) -> None:
         """Go on with a session if the store has it and it belongs to this peer; then it is among the sessions.

@@ -8,7 +8,7 @@ session lives: that would tell the client to open another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -41,9 +41,6 @@ from .sessions import LegacySession, LegacySessions
 from .stored import SessionHeld, SessionHome
 from .streams import SessionStream
 
-HELD_LOOKS: Final = (0.1, 0.2, 0.4, 0.8, 1.0)
-"""Seconds between the attempts to take over a session: longer than a process that was killed counts as alive on a network."""
-
 NOT_RECORDED: Final = "The store of this server fails now, and has not recorded this answer. Send it again in a moment."
 
 
@@ -53,9 +50,6 @@ class LegacyEndpoint:
     Args:
         nursery: owns what goes on without a connection; it is the caller's.
         home: where sessions outlive the process; None if they do not.
-
-    Attributes:
-        held_looks: seconds between two attempts to take over a session of another process.
     """
 
     def __init__(
@@ -66,7 +60,6 @@ class LegacyEndpoint:
         nursery: trio.Nursery,
         home: SessionHome | None = None,
     ) -> None:
-        self.held_looks: tuple[float, ...] = HELD_LOOKS
         self.sessions = LegacySessions(limits, nursery.start_soon, home)
         self._service = service
         self._store = store
@@ -239,7 +232,12 @@ class LegacyEndpoint:
             )
         return self.sessions.find(session_id, peer.principal)
 
-    # sessions of an earlier process
+    # sessions of another process
+
+    def leave_looking(self, looks_for: Callable[[SessionHeld], bool]) -> None:
+        """Leave it to who passes requests on to look again for the sessions for which that returns True."""
+        if self._claims is not None:
+            self._claims.is_looked_for = looks_for
 
     def _may_be_elsewhere(self, headers: Mapping[str, str]) -> bool:
         """Return whether a request names a session that this process does not have, and the store may."""
@@ -252,20 +250,9 @@ class LegacyEndpoint:
         )
 
     async def _claim(self, peer: Peer) -> None:
-        """Go on with the session that a request names, if the store has it. Raises as `Claims.claim` does."""
+        """Go on with the session that a request names, if the store has it. Raises as `Claims.take_over` does."""
         assert self._claims is not None
-        for seconds in (*self.held_looks, None):
-            self.sessions.quota.check_not_draining()
-            try:
-                await self._claims.claim(peer.headers[SESSION_HEADER], peer, self.sessions)
-                return
-            except SessionHeld:
-                if seconds is None:
-                    raise
-            await trio.sleep(seconds)
-            if self.sessions.knows(peer.headers[SESSION_HEADER]):
-                # Another request has taken it over meanwhile.
-                return
+        await self._claims.take_over(peer.headers[SESSION_HEADER], peer, self.sessions)
 
     async def _found_session(self, peer: Peer) -> LegacySession:
         """Return the session that a request names, also one of an earlier process. Raises as `_find_session` and `_claim` do."""
@@ -384,5 +371,6 @@ def legacy_endpoint(
     home = SessionHome(service, durable, limits.session_idle) if is_kept and durable is not None else None
     endpoint = LegacyEndpoint(service, store, limits, nursery, home)
     if home is not None:
+        service.on_session_wanted.append(endpoint.sessions.release_wanted)
         nursery.start_soon(endpoint.sessions.leave_lost, home)
     return endpoint

@@ -171,6 +171,12 @@ class LegacySessions(SessionTable[LegacySession]):
             await self.hand_over()
             await trio.sleep(HAND_OVER_LOOK)
 
+    def release_wanted(self, key: str) -> None:
+        """Release a session that another process asks for, if none of its requests runs."""
+        for entry in self._sessions.values():
+            if entry.place is not None and entry.place.key == key and entry.is_at_rest:
+                self._spawn(partial(self._release, entry))
+
     async def _release(self, entry: LegacySession) -> None:
         place, home, standalone = entry.place, self._home, entry.streams.standalone
         if place is None or home is None:
@@ -180,7 +186,7 @@ class LegacySessions(SessionTable[LegacySession]):
             # What was said to it is in the log before another process reads that.
             while standalone is not None and standalone.consumer is not None and not standalone.done:  # noqa: ASYNC110
                 await trio.sleep(FLUSH_LOOK)
-        # A request may have come meanwhile: it is tried again.
+        # A request may have come meanwhile, or another process has asked twice: it is tried again.
         if not entry.ended and entry.is_at_rest:
             snapshot = entry.session.snapshot()
             self.leave(entry)

@@ -6,9 +6,12 @@
 #     initialize                             put, with this process as its node, in epoch 0
 #     what the client changes of it          put again
 #     the process ends                       stays
-#     a request names it in another process  if its node is dead: put again with the new node, in the next epoch; else 503
+#     a request names it in another process  if its node is dead: put again with the new node, in the next epoch; else the node is
+#                                            asked to release it, and until it has, 503
 #     it cannot be restored there            put again without a node; until that is done, requests get 503 there
-#     it is released: see `hand_over`        put again without a node
+#     it is released: no request of it runs  put again without a node
+#     and another process asks for it, or
+#     serves in place of this one
 #     DELETE, or nothing for too long        removed
 #
 # Each put names the version that it replaces. So of two processes that claim a session one has it, and one that is thought dead
@@ -37,6 +40,7 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account
 from trio_mcp.session import Peer, ServerSession, Service
 from trio_mcp.session.calls.previous_run import UNREADABLE_CALL, left_run
+from trio_mcp.session.changes import SESSION_TOPIC, wanted
 from trio_mcp.session.kept_requests import LeftCall, removal
 from trio_mcp.session.recovery.session_record import (
     CallRecord,
@@ -47,7 +51,7 @@ from trio_mcp.session.recovery.session_record import (
     encoded_record,
 )
 from trio_mcp.session.recovery.stored_journal import LOG_KIND, TakenOver, write_held
-from trio_mcp.storage import Change, Expect, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
+from trio_mcp.storage import Change, Expect, Put, Record, Remove, SharedStore, Store, StoreConflict, UnreadableRecord
 
 from ...asgi.access import HttpRejection
 from ...asgi.authentication import log_failures
@@ -67,6 +71,7 @@ UNREADABLE: Final = "a stored session cannot be read, and is unknown from now on
 TAKEN: Final = "a session was taken over by another process, and ends here"
 
 NOT_READ: Final = "the store did not give back a session"
+NOT_ASKED: Final = "another process could not be asked for a session"
 
 GIVE_BACK_SECONDS: Final = 1.0
 """How long a request waits until a session is given back that cannot be restored."""
@@ -148,8 +153,8 @@ class SessionHome:
         self._removing: set[str] = set()
         """The keys of sessions that have ended here, and are in the store until it has removed them."""
         self._giving_back: set[str] = set()
-        """The keys of sessions that were claimed and not restored, until the store has them without this process. A claim before
-        that would be taken for the one that is to be given back."""
+        """The keys of sessions that were released, or claimed and not restored, until the store has them without this process. A
+        claim before that would be taken for the one that is to be given back."""
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account for a session."""
@@ -229,14 +234,19 @@ class SessionHome:
                 self.service.calls.settling.begin(remove, place.principal)
 
     async def release(self, place: SessionPlace, snapshot: SessionSnapshot) -> None:
-        """Let another process take over a session that was left here. If the store fails, it waits for the end of this process.
+        """Let any process take over a session that was left here, as `give_back` does.
 
         Args:
             snapshot: of the session.
         """
-        with log_failures(NOT_KEPT, self._records):
-            async with place.lock:
-                await self._write(place, self._stored(place, snapshot).model_copy(update={"node": ""}))
+        stored = self._stored(place, snapshot)
+        await self.give_back(LeftSession(stored, place, [], stored))
+
+    async def ask_for(self, session_id: str, node: str) -> None:
+        """Ask the process that has a session to release it, as far as the store has notices. If it fails, that is logged."""
+        if isinstance(self.store, SharedStore):
+            with log_failures(NOT_ASKED, self._records):
+                await self.store.announce(SESSION_TOPIC, wanted(node, session_key(session_id)))
 
     def _stored(self, place: SessionPlace, snapshot: SessionSnapshot) -> StoredSession:
         return StoredSession(
@@ -369,7 +379,7 @@ class SessionHome:
         return replace(claimed, calls=[call for call in left_calls if call is not None])
 
     async def give_back(self, left: LeftSession) -> None:
-        """Let any process take over a session that was claimed, or may have been, and is not restored here.
+        """Let any process take over a session that was claimed, or may have been, and is not, or no longer, restored here.
 
         Done although all else is cancelled, and soon if the store fails now. Until then this process does not claim it again.
         """
