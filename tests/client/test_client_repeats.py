@@ -236,6 +236,40 @@ async def test_while_the_server_restarts_it_may_be_unreachable_or_busy(mode: str
         assert (await call.result()).text == "booked"
 
 
+PAGE = b"<html><h1>Bad Gateway</h1></html>"
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_a_call_whose_response_a_proxy_has_lost_is_sent_again_with_its_key(mode: str, status: int) -> None:
+    async with http(mode) as (client, wire, start):
+        call = start(client.call_tool, "book")
+        lost = await wire.post("tools/call")
+        lost.answer(status, PAGE)
+        again = await wire.reply("tools/call", said("booked"))
+        assert (await call.result()).text == "booked"
+        assert meta_of(again.message)[IDEMPOTENCY_KEY] == meta_of(lost.message)[IDEMPOTENCY_KEY]
+        assert meta_of(again.message)[REPEAT_OF] == "one"
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_a_call_without_a_key_whose_response_a_proxy_has_lost_may_have_run(mode: str, status: int) -> None:
+    async with http(mode, OFFERS) as (client, wire, start):
+        call = start(client.call_tool, "book")
+        (await wire.post()).answer(status, PAGE)
+        with pytest.raises(OutcomeUnknown, match=f"HTTP {status}"):
+            await call.result()
+        wire.nothing()
+
+
+@pytest.mark.parametrize("status", [502, 504])
+async def test_a_list_whose_response_a_proxy_has_lost_is_read_again(mode: str, status: int) -> None:
+    async with http(mode) as (client, wire, start):
+        listing = start(client.list_tools)
+        (await wire.post("tools/list")).answer(status, PAGE)
+        await wire.reply("tools/list", {"tools": []})
+        assert await listing.result() == []
+
+
 async def test_a_repeat_that_is_rejected_leaves_the_outcome_unknown(mode: str) -> None:
     async with http(mode) as (client, wire, start):
         call = start(client.call_tool, "book")

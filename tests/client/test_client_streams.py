@@ -13,6 +13,7 @@ from scripted_http import Exchange, HttpWire, calling, event, http_conversation,
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import Disconnected, SessionLost
+from trio_mcp_transports.http.client.channel import ANSWER_ATTEMPTS
 
 
 def answer_to(exchange: Exchange) -> Json:
@@ -156,6 +157,31 @@ async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_mo
         await trio.sleep(60)
         wire.nothing()
         assert call.over
+
+
+@pytest.mark.parametrize("statuses", [(502, 504), (503, 503)], ids=str)
+async def test_an_answer_that_a_proxy_has_lost_or_the_server_cannot_take_now_is_sent_again(
+    statuses: tuple[int, int],
+) -> None:
+    async with calling() as (wire, call, post):
+        post.stream()
+        post.say(event({"id": "q", "method": "ping"}))
+        for status in statuses:
+            (await wire.next("POST")).answer(status, b"<html>")
+        (posted := await wire.next("POST")).answer(202)
+        assert posted.message == {"jsonrpc": "2.0", "id": "q", "result": {}}
+        post.say(event(answer_to(post)))
+        assert (await call.result()).text == "done"
+
+
+async def test_an_answer_that_is_rejected_again_and_again_fails_its_call() -> None:
+    async with calling() as (wire, call, post):
+        post.stream()
+        post.say(event({"id": "q", "method": "ping"}))
+        for _ in range(ANSWER_ATTEMPTS):
+            (await wire.next("POST")).answer(502, b"<html>")
+        with pytest.raises(Disconnected, match="502"):
+            await call.result()
 
 
 # the stream for what belongs to no request

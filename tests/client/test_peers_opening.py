@@ -100,10 +100,11 @@ def busy(post: Exchange, status: int = 429, after: str | None = None) -> None:
     post.answer(status, b"slow down", {} if after is None else {"retry-after": after})
 
 
-@pytest.mark.parametrize("status", [429, 503])
+AFTER = [("2", 2.0), ("0.5", 0.5), ("soon", None), ("Fri, 01 Jan 1999 00:00:00 GMT", 0.0)]
+
+
 @pytest.mark.parametrize(
-    ("after", "expected"),
-    [("2", 2.0), ("0.5", 0.5), (None, None), ("soon", None), ("Fri, 01 Jan 1999 00:00:00 GMT", 0.0)],
+    ("status", "after", "expected"), [(429, None, None), *((status, *each) for status in (429, 503) for each in AFTER)]
 )
 async def test_a_busy_server_is_an_error_with_its_status_and_the_seconds_to_wait(
     status: int, after: str | None, expected: float | None
@@ -148,6 +149,19 @@ async def test_a_request_waits_no_longer_in_all_than_it_may(after: str) -> None:
         with pytest.raises(ServerBusy):
             await call.result()
         assert trio.current_time() - began == (6 if after == "6" else 0)
+
+
+async def test_the_attempts_count_in_the_wait() -> None:
+    async with in_session(wait_if_busy=8) as (client, wire, start):
+        began = trio.current_time()
+        call = start(client.call_tool, "book")
+        for _ in range(3):
+            post = await wire.post()
+            await trio.sleep(2.5)
+            busy(post, 503, after="1")
+        with pytest.raises(ServerBusy):
+            await call.result()
+        assert trio.current_time() - began == 9.5
 
 
 async def test_the_timeout_of_a_call_ends_its_wait() -> None:

@@ -42,6 +42,9 @@ SESSION_LOST_MESSAGE: Final = "the server no longer knows the session"
 MAX_LOCATION: Final = 500
 """Characters of the URL of a redirection that an error shows."""
 
+FROM_PROXY: Final = (502, 504)
+"""Statuses of a proxy whose server has ended, or has not answered in time (RFC 9110, 15.6.3 and 15.6.5)."""
+
 WORTH_A_RETRY: Final = (408, 425)
 """Statuses that blame the time of a request (Request Timeout, Too Early), and not the request."""
 
@@ -73,6 +76,8 @@ def error_reply(
     In a session 404 means that the session is lost, whatever the body says (L-HTTP-19c), unless that is about this request's
     method. Many servers have another status for it, and say it in words.
 
+    A proxy answers in place of a server that has ended, perhaps while it ran the request: that is a lost response.
+
     Args:
         session: the headers that named the session; empty if the request belongs to none.
         location: the URL that the response redirects to; empty if to none.
@@ -84,6 +89,8 @@ def error_reply(
     about_method = error is not None and error.code == METHOD_NOT_FOUND
     if SESSION_HEADER in session and not about_method and says_session_lost(status, body):
         return Unanswered(request.id, SESSION_LOST_MESSAGE, session_lost=True)
+    if error is None and is_lost(request, status, headers):
+        return Unanswered(request.id, f"the server answered HTTP {status}{excerpt(body)}")
     if status in BUSY:
         said = error or ErrorDetail(SERVER_BUSY, f"the server answered HTTP {status}{excerpt(body)}")
         busy = ServerBusy(status, seconds_to_wait(headers, time()), *said[:3])
@@ -93,6 +100,13 @@ def error_reply(
     kind = RequestRejected if 400 <= status < 500 and status not in WORTH_A_RETRY else RemoteProtocolError
     more = redirection(location) if 300 <= status < 400 and location else excerpt(body)
     return Malformed(kind(f"the server answered HTTP {status}{more}"), request.id)
+
+
+def is_lost(request: Request, status: int, headers: Mapping[str, str]) -> bool:
+    """Return whether a response without an error of the server leaves it open whether that has served the request."""
+    # Some proxies have 503 for a server that ended while it ran the request. One that is busy says for how long: without that, a
+    # call must not be made once more as if it had not begun.
+    return status in FROM_PROXY or (status == 503 and request.method == "tools/call" and "retry-after" not in headers)
 
 
 def redirection(location: str) -> str:

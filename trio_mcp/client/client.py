@@ -161,8 +161,9 @@ class Client(TaskMethods):
             max_handlers: handlers that run at once. A legacy server that asks more gets an error, a modern one waits.
             handler_timeout: seconds that a handler may take; then its question fails.
             reconnect: start a command again, or open a WebSocket again, when its connection breaks off and a request needs it.
-            wait_if_busy: seconds that a request, or opening a WebSocket, waits in all for a server that answers 429 or 503,
-                as its `Retry-After` says or with growing delays, before it raises `ServerBusy`.
+            wait_if_busy: seconds in which a request, or the opening of a WebSocket, is tried again while the server answers 429
+                or 503, after the time of its `Retry-After` or with growing delays, before it raises `ServerBusy`. The time that
+                the attempts take counts.
             telemetry: make spans and metrics, if the program uses OpenTelemetry.
             telemetry_content: show arguments, results and the URIs of resources in spans, which may be secret.
             options: options of the transport, such as `headers` and `auth` for HTTP and `env` for a command.

@@ -194,7 +194,7 @@ class WaitingSession(ClientSession):
     """A session whose requests are sent again, after a wait, if the server was too busy for them.
 
     Attributes:
-        wait_if_busy: seconds that one request waits in all.
+        wait_if_busy: seconds that one request and its repeats may take until the last of them is sent.
     """
 
     wait_if_busy: float
@@ -223,7 +223,7 @@ async def opened_when_free(
 
     Args:
         connect: returns a context manager that opens the channel.
-        wait_if_busy: seconds to wait in all.
+        wait_if_busy: seconds in which the last attempt begins.
 
     Raises:
         ServerBusy: the server asks for a longer wait than is left.
@@ -232,16 +232,17 @@ async def opened_when_free(
         yield await call_when_free(lambda: stack.enter_async_context(connect()), wait_if_busy)
 
 
-async def call_when_free(call: Callable[[], Awaitable[T]], left: float, deadline: float = math.inf) -> T:
+async def call_when_free(call: Callable[[], Awaitable[T]], seconds: float, deadline: float = math.inf) -> T:
     """Return what `call` returns; wait and call it again while it raises `ServerBusy`.
 
     Args:
-        left: seconds to wait in all.
-        deadline: when the last call has to begin, on Trio's clock.
+        seconds: in which the last call has to begin.
+        deadline: the same, on Trio's clock.
 
     Raises:
         ServerBusy: the server asks for a longer wait than is left.
     """
+    deadline = min(deadline, trio.current_time() + seconds)
     for attempt in count():
         try:
             return await call()
@@ -251,8 +252,7 @@ async def call_when_free(call: Callable[[], Awaitable[T]], left: float, deadline
             if not isinstance(busy, ServerBusy):
                 raise
             asked = BACKOFF.delay(attempt) if busy.retry_after is None else max(busy.retry_after, BACKOFF.first)
-            if asked > min(left, deadline - trio.current_time()):
+            if asked > deadline - trio.current_time():
                 raise
-        left -= asked
         await trio.sleep(asked)
     raise AssertionError

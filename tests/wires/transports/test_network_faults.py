@@ -181,7 +181,7 @@ async def no_tls() -> AsyncIterator[str]:
         ),
         (partial(answering, http("429 Slow", "retry-after: 7", body=b"Slow down")), ServerBusy, "Slow down"),
         (partial(answering, http("500 Oops", body=b"oops")), RemoteProtocolError, "HTTP 500: oops"),
-        (partial(answering, http("502 Bad", body=b"<html>")), RemoteProtocolError, "HTTP 502: <html>"),
+        (partial(answering, http("502 Bad", body=b"<html>")), Disconnected, "HTTP 502: <html>"),
     ],
     ids=["dns", "refused", "tls", "tls alert", "reset", "ssh", "cut", "301", "307", "429", "500", "502"],
 )

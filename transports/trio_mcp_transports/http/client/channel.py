@@ -38,8 +38,17 @@ from trio_mcp.session.transport import AnyAuth, HeaderSource
 
 from ...authorizing import end_retries, log_in_if_asked
 from ...background import open_background
-from ...connecting import open_credentials
-from ...httpx import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits, error_text, open_http, says_session_lost
+from ...connecting import BUSY, open_credentials
+from ...httpx import (
+    CONNECT_TIMEOUT,
+    FROM_PROXY,
+    MAX_MESSAGE,
+    POST_TIMEOUT,
+    ClientLimits,
+    error_text,
+    open_http,
+    says_session_lost,
+)
 from ...sse.client import SseChannel
 from .exchange import HttpConnection, RequestExchange
 from .streams import NotResumable, ResumableStream
@@ -230,12 +239,13 @@ class HttpChannel(MessageChannel):
         If the server rejects an answer, our request on whose response it had asked fails; otherwise it would never end.
 
         Args:
-            attempts: how often it is posted, with growing delays, to a server that is not reached or ends without a response.
+            attempts: how often it is posted, with growing delays, to a server that is not reached, is busy or ends without a
+                response.
         """
         what, failure = type(envelope.message).__name__, ""
         for attempt in range(attempts):
             try:
-                return await self._post_once(envelope, what)
+                return await self._post_once(envelope, what, is_last=attempt + 1 == attempts)
             except httpx2.HTTPError as error:
                 failure = error_text(error)
             except AuthorizationError as error:
@@ -246,11 +256,13 @@ class HttpChannel(MessageChannel):
         self._records.log("a %s did not reach %s: %s", what, self._connection.shown, failure)
         return False
 
-    async def _post_once(self, envelope: Envelope, what: str) -> bool:
+    async def _post_once(self, envelope: Envelope, what: str, *, is_last: bool) -> bool:
         connection, message = self._connection, envelope.message
         headers, timeout = connection.headers_of(envelope).every, connection.limits.post_timeout
         session = connection.session
         status, body, _ = await connection.post_message(connection.url, message, headers, timeout)
+        if status in (*BUSY, *FROM_PROXY) and not is_last:
+            raise httpx2.ReadError(f"the server answered HTTP {status}")
         if status >= 300:
             if SESSION_HEADER in session and status != 404 and says_session_lost(status, body):
                 await connection.report_session_lost(session)
