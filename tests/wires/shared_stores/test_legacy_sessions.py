@@ -1,0 +1,151 @@
+"""Legacy sessions at two processes on one real store, one of which ends and comes back behind a proxy."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+import trio
+from serving import HttpProcess, free_port
+from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE, missing
+
+from trio_mcp import Client, accept
+
+SCRIPT = Path(__file__).with_name("order_server.py")
+BOUND = 60
+NGINX = """
+daemon off;
+pid {folder}/nginx.pid;
+error_log stderr;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+    uwsgi_temp_path {folder}; scgi_temp_path {folder};
+    upstream mcp {{
+        server 127.0.0.1:{first};
+        server 127.0.0.1:{second} backup;
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{ proxy_pass http://mcp; proxy_http_version 1.1; proxy_buffering off; proxy_set_header Host $host; }}
+    }}
+}}
+"""
+
+
+@pytest.fixture(params=[REDIS_VARIABLE, POSTGRES_VARIABLE, None], ids=["redis", "postgres", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param is None:
+        return str(tmp_path / "state.db")
+    request.getfixturevalue("redis_url" if request.param == REDIS_VARIABLE else "postgres_url")
+    return f"{os.environ[request.param]}?namespace={secrets.token_hex(8)}"
+
+
+@asynccontextmanager
+async def two_processes(store: str, folder: Path) -> AsyncIterator[tuple[HttpProcess, HttpProcess]]:
+    environment = {
+        "TRIO_MCP_STORE": store,
+        "TRIO_MCP_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+        "FOLDER": str(folder),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    first, second = (HttpProcess(SCRIPT, **environment) for _ in range(2))
+    async with AsyncExitStack() as stack:
+        for each in (first, second):
+            stack.push_async_callback(each.kill)
+            await each.start()
+        yield first, second
+
+
+@asynccontextmanager
+async def proxy(folder: Path, first: HttpProcess, second: HttpProcess) -> AsyncIterator[str]:
+    """Run nginx before two processes, of which the second serves while the first does not; return its URL."""
+    if shutil.which("nginx") is None:
+        missing("nginx", "nginx")
+    number = free_port()
+    config = folder / "nginx.conf"
+    config.write_text(NGINX.format(folder=folder, first=first.port, second=second.port, port=number))
+    front = await trio.lowlevel.open_process(["nginx", "-p", str(folder), "-c", str(config)])
+    try:
+        while True:
+            try:
+                await (await trio.open_tcp_stream("127.0.0.1", number)).aclose()
+            except OSError:
+                await trio.sleep(0.05)
+            else:
+                break
+        yield f"http://127.0.0.1:{number}/mcp"
+    finally:
+        front.terminate()
+        await front.wait()
+
+
+LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+class Session:
+    """A legacy session whose requests may go to any process."""
+
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self._http = http
+        self._headers = {"accept": "application/json, text/event-stream"}
+
+    async def open(self, url: str) -> None:
+        opened = await self._post(url, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
+        self._headers["mcp-session-id"] = opened.headers["mcp-session-id"]
+        await self._post(url, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def list(self, url: str) -> int:
+        """Ask for the tools until that is not refused as busy; return the status."""
+        while (status := (await self._post(url, LIST)).status_code) == 503:
+            pass
+        return status
+
+    async def _post(self, url: str, message: object) -> httpx2.Response:
+        return await self._http.post(url, json=message, headers=self._headers, timeout=BOUND)
+
+
+async def test_a_session_goes_where_its_requests_come_to_when_a_process_ends_and_is_back(
+    store: str, tmp_path: Path
+) -> None:
+    with trio.fail_after(BOUND):
+        async with two_processes(store, tmp_path) as (first, second), httpx2.AsyncClient() as http:
+            session = Session(http)
+            await session.open(first.url)
+            for each in (second, first):
+                assert await session.list(each.url) == 200
+            await first.kill()
+            assert await session.list(second.url) == 200
+            await first.start()
+            for each in (first, second):
+                assert await session.list(each.url) == 200
+
+
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_call_whose_process_ends_behind_a_proxy_goes_on_in_another_one(tmp_path: Path, mode: str) -> None:
+    ledger = tmp_path / "ledger"
+    with trio.fail_after(BOUND):
+        store = str(tmp_path / "state.db")
+        async with two_processes(store, tmp_path) as (first, second), proxy(tmp_path, first, second) as url:
+            client = Client.connect(url, mode=mode, on_elicit=lambda _: accept(value=True), wait_if_busy=8)
+            async with trio.open_nursery() as nursery, client:
+
+                async def kill_when_answered() -> None:
+                    while "answered" not in (ledger.read_text() if ledger.exists() else ""):  # noqa: ASYNC110
+                        await trio.sleep(0.05)
+                    await first.kill()
+                    (tmp_path / "go").touch()
+
+                nursery.start_soon(kill_when_answered)
+                assert (await client.call_tool("order", {"name": "tea"})).text == "tea accept"
+    assert ledger.read_text().count("charge") == ledger.read_text().count("ship") == 1
