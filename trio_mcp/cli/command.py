@@ -110,7 +110,7 @@ class Command(click.Command):
         except ConfigurationError as error:
             return print_error(str(error), Status.UNREACHABLE, debug=debug, as_json=as_json)
         except Exception as error:  # noqa: BLE001  a user gets one line, never a traceback
-            text = f"a bug: {type(error).__name__}: {error} (--debug shows where)"
+            text = f"a bug: {type(error).__name__}: {error} (--debug at the end of the command shows where)"
             return print_error(text, Status.BUG, debug=debug, as_json=as_json)
 
 
@@ -220,7 +220,7 @@ STATUSES: Final[Mapping[int, str]] = {
     Status.OK: "it worked",
     Status.USAGE: "the command line is wrong",
     Status.UNREACHABLE: "the server could not be loaded, started or reached, its connection ended, or a file cannot be used",
-    Status.BUG: "a bug in trio-mcp (--debug shows where)",
+    Status.BUG: "a bug in trio-mcp (--debug at the end of the command shows where)",
     130: "interrupted by Ctrl-C",
 }
 """What the exit statuses of every command mean; a command may have others, or say more about one."""

@@ -27,6 +27,10 @@ R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
 
 
+class NotAdmitted(StoreError):
+    """The server of a store was reached, and does not admit this user, or to this database."""
+
+
 class Connection(Protocol[R_contra]):
     """A connection that one thread uses, and that is replaced when it fails."""
 
@@ -155,4 +159,6 @@ class LeasedStore(ABC, Generic[R]):
 
 def unusable(error: StoreError) -> ConfigurationError:
     """Return the error of a start that fails because a store does not answer."""
-    return ConfigurationError(f"{error}. Start the server, or name another store")
+    is_admitted = not isinstance(error, NotAdmitted)
+    advice = "Start the server" if is_admitted else "Correct the user, the password and the database in its URL"
+    return ConfigurationError(f"{error}. {advice}, or name another store")

@@ -22,6 +22,7 @@ from ..base.values import shown_url
 from ..errors import ConfigurationError
 from ..storage import StoreError, StoreFull, StoreTimeout
 from .batches import Outcomes
+from .leased import NotAdmitted
 from .opening import split_url
 from .postgres_schema import MIGRATIONS, START
 
@@ -121,8 +122,16 @@ def connect(address: Address) -> LimitedConnection:
     except psycopg.Error as error:
         if connection is not None:
             connection.close()
-        raise StoreError(f"the store {address.name} cannot be reached: {one_line(error)}") from None
+        raise not_connected(address.name, error) from None
     return connection
+
+
+def not_connected(name: str, error: psycopg.Error) -> StoreError:
+    """Return the error of a connection that could not be made."""
+    # libpq keeps no code of such an error. What the server itself has said has this word before it.
+    if "FATAL:" in str(error):
+        return NotAdmitted(f"the store {name} was reached, and refused the connection: {one_line(error)}")
+    return StoreError(f"the store {name} cannot be reached: {one_line(error)}")
 
 
 class PostgresConnection:

@@ -12,7 +12,7 @@ from ..storage import StoreError
 from .postgres import address_of
 from .postgres_connection import Rows, inspected
 from .sealed import entry_place, record_place
-from .upkeep import KindSummary, Sealings, chosen_namespace, sealings_of
+from .upkeep import KindSummary, Sealings, check_known, chosen_namespace, sealings_of
 
 _RECORDS: Final = """
 select kind, 'records', count(*), null, count(*) filter (where expires_at <= trio_mcp.now()),
@@ -41,7 +41,9 @@ def inspection(target: str) -> Iterator[Callable[[str], Rows]]:
     try:
         with inspected(address) as rows_of:
             given = address.namespace if address.has_namespace else None
-            space = chosen_namespace(given, lambda: [row[0] for row in rows_of(_SPACES, ())], address.name)
+            spaces = [row[0] for row in rows_of(_SPACES, ())]
+            space = chosen_namespace(given, lambda: spaces, address.name)
+            check_known(space, lambda: spaces, address.name)
             yield lambda statement: rows_of(statement, (space,))
     except StoreError as error:
         raise ConfigurationError(str(error)) from None

@@ -23,6 +23,7 @@ from ..base.logs import RepeatedRecords, peer_logger
 from ..base.values import shown_url
 from ..errors import ConfigurationError
 from ..storage import StoreError, StoreFull, StoreTimeout
+from .leased import NotAdmitted
 from .opening import split_url
 from .redis_scripts import ALL
 
@@ -35,6 +36,15 @@ Argument: TypeAlias = bytes | int
 Command: TypeAlias = Sequence[Argument]
 
 logger = peer_logger("trio_mcp.stores")
+
+
+def not_connected(name: str, error: redis.RedisError) -> StoreError:
+    """Return the error of a connection that could not be made."""
+    said = str(error).rstrip(".")
+    # Some errors of a login are of the class of lost connections.
+    if isinstance(error, ResponseError | redis.AuthenticationError):
+        return NotAdmitted(f"the store {name} was reached, and refused the connection: {said}")
+    return StoreError(f"the store {name} cannot be reached: {said}")
 
 
 class Wire(Protocol):
@@ -164,7 +174,7 @@ class RedisConnection:
             self._introduce()
         except redis.RedisError as error:
             self._connection.disconnect()
-            raise StoreError(f"the store {self._name} cannot be reached: {str(error).rstrip('.')}") from None
+            raise not_connected(self._name, error) from None
 
     def _is_closed(self) -> bool:
         try:
@@ -216,7 +226,7 @@ class RedisSubscription:
             self._connection.read_response(disable_decoding=True)
         except redis.RedisError as error:
             self._connection.disconnect()
-            raise StoreError(f"the store {self._name} cannot be reached: {error}") from None
+            raise not_connected(self._name, error) from None
 
     def receive(self, seconds: float) -> Sequence[bytes]:
         """Wait for a notice; return none if none comes in time. Raises `StoreError` if the connection is lost."""

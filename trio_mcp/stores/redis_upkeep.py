@@ -14,7 +14,7 @@ from ..storage import StoreError
 from .redis import address_of, information, problems_of
 from .redis_connection import Argument, RedisConnection
 from .sealed import entry_place, record_place
-from .upkeep import KindSummary, Sealings, chosen_namespace, sealings_of
+from .upkeep import KindSummary, Sealings, check_known, chosen_namespace, sealings_of
 
 PAGE: Final = 1000
 """Keys that are looked for at once."""
@@ -71,6 +71,10 @@ class Inspection:
         entries = cast("list[bytes]", self._ask(b"LRANGE", name, 0, -1))
         return Content("logs", kind, key, int(entries[0]), entries[1:]) if entries else None
 
+    def check_known(self) -> None:
+        """Raise `ConfigurationError` if the server has other namespaces than this one, which has nothing."""
+        check_known(self.address.namespace, self._namespaces, self.address.name)
+
     def _namespaces(self) -> list[str]:
         names = [re.fullmatch(rb"\{trio_mcp:(.*)\}:born", name, re.DOTALL) for name in self._names(b"{trio_mcp:")]
         return [found[1].decode() for found in names if found]
@@ -104,6 +108,8 @@ def summaries(target: str, _now: float) -> list[KindSummary]:
     with closing(Inspection(target)) as inspection:
         for content in inspection.contents():
             sizes[content.kind, content.form].append([len(value) for value in content.values])
+        if not sizes:
+            inspection.check_known()
     return [
         KindSummary(
             kind, form, len(each), sum(map(len, each)) if form == "logs" else None, 0, sum(map(sum, each)), None, None

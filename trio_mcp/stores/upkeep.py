@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Unsealable, Vault
+
+MOST_NAMED: Final = 20
+"""Namespaces that an error names."""
 
 
 class KindSummary(NamedTuple):
@@ -65,3 +68,12 @@ def chosen_namespace(given: str | None, found: Callable[[], Sequence[str]], name
     if not spaces:
         raise ConfigurationError(f"{name} has no store")
     raise ConfigurationError(f"{name} has several stores: add ?namespace= and one of {', '.join(map(repr, spaces))}")
+
+
+def check_known(given: str, found: Callable[[], Sequence[str]], name: str) -> None:
+    """Raise `ConfigurationError` if a namespace that has nothing is not one of those that are found."""
+    spaces = sorted(found())
+    if spaces and given not in spaces:
+        known = ", ".join(map(repr, spaces[:MOST_NAMED]))
+        more = f" and {len(spaces) - MOST_NAMED} more" if len(spaces) > MOST_NAMED else ""
+        raise ConfigurationError(f"{name} has nothing in the namespace {given!r}; it has {known}{more}")

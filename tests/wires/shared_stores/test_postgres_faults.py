@@ -86,6 +86,16 @@ async def test_a_server_that_is_away_ends_the_start_and_the_error_names_it_witho
     assert "secret" not in str(caught.value)
 
 
+async def test_an_unknown_user_or_database_ends_the_start_and_the_error_does_not_say_that_the_server_is_away(
+    server: PostgresServer,
+) -> None:
+    for url in (server.url.replace("postgres@", "stranger@"), f"{server.url.rpartition('/')[0]}/nothing"):
+        with pytest.raises(ConfigurationError, match=r"refused the connection.*password") as caught:
+            async with open_postgres(url):
+                pass
+        assert "cannot be reached" not in str(caught.value)
+
+
 async def test_a_url_that_cannot_be_read_ends_the_start() -> None:
     with pytest.raises(ConfigurationError):
         async with open_postgres("postgresql://127.0.0.1/shop?nonsense=1"):

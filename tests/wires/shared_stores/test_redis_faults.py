@@ -91,11 +91,16 @@ async def test_a_url_that_cannot_be_read_ends_the_start(url: str) -> None:
             pass
 
 
-async def test_a_wrong_password_ends_the_start(server: RedisServer) -> None:
+async def test_a_wrong_password_or_database_ends_the_start_and_the_error_does_not_say_that_the_server_is_away(
+    server: RedisServer,
+) -> None:
+    missing = f"{server.url.removesuffix('/0')}/99"
     assert server.say("CONFIG", "SET", "requirepass", "right") == "+OK"
-    with pytest.raises(ConfigurationError):
-        async with open_redis(server.url):
-            pass
+    for url in (server.url, server.url.replace("//", "//:wrong@"), missing.replace("//", "//:right@")):
+        with pytest.raises(ConfigurationError, match=r"refused the connection.*password") as caught:
+            async with open_redis(url):
+                pass
+        assert "cannot be reached" not in str(caught.value)
     async with open_redis(server.url.replace("//", "//:right@")) as store:
         await store.write([thing("a")])
 

@@ -91,6 +91,14 @@ def test_of_several_stores_in_one_database_one_must_be_named(url: str) -> None:
     assert "?namespace=" in ended.stderr
 
 
+def test_a_namespace_that_has_nothing_is_an_error_that_names_those_that_there_are(url: str) -> None:
+    trio.run(fill, url, "meant")
+    ended = command("store", "list", f"{url}?namespace=ment")
+    assert ended.returncode != 0
+    assert "'ment'" in ended.stderr
+    assert "'meant'" in ended.stderr
+
+
 def test_a_database_is_not_shrunk(url: str) -> None:
     ended = command("store", "vacuum", url)
     assert ended.returncode != 0

@@ -58,7 +58,7 @@ which calls run, and what they wait for.
 
 STATUSES: Final[Mapping[int, str]] = {
     Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
-    Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
+    Status.BUG: "a bug in trio-mcp (--debug at the end of the command shows where), or it did not stop in time",
     130: "interrupted by Ctrl-C before it served",
 }
 HTTP_OPTIONS: Final = ("host", "port", "path", "allowed_hosts", "allowed_origins", "drain")
