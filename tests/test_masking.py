@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from trio_mcp.base.values import masked
+from trio_mcp.base.masking import masked
 
 
 @pytest.mark.parametrize(

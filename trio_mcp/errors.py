@@ -48,8 +48,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from os import urandom
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
+from .base.named_tuples import NamedTuple
 from .base.values import printable
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
-from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+from .base.named_tuples import NamedTuple
 
 
 @runtime_checkable

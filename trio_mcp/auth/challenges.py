@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+from ..base.named_tuples import NamedTuple
 
 MAX_CHALLENGES: Final = 8 * 1024
 """Characters of a header that is read."""

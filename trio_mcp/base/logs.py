@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TextIO, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias, cast, get_args
 
 from .checks import check_choice
+from .named_tuples import NamedTuple
 from .values import MAX_CHARACTERS, one_line, printable
 
 if TYPE_CHECKING:

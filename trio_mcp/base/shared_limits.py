@@ -7,7 +7,9 @@ docs/limits.md is made of this one, and `tests/shared_limits` fills each limit b
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from .named_tuples import NamedTuple
 
 
 class SharedLimit(NamedTuple):

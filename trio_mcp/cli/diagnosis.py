@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from ..base.named_tuples import NamedTuple
 from ..base.values import shown_url
 from ..errors import ConfigurationError
 from ..mcp_json import CommandServer, FoundServer

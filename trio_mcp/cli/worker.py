@@ -10,8 +10,9 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from ..base.named_tuples import NamedTuple
 from ..session.options import WORKPLACE, Workplace
 from . import main
 from .worker_folder import FolderLock

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import trio
 
+from ..base.named_tuples import NamedTuple
 from ..protocol.uri.uris import is_part_of
 from ..types import CacheableResult
 

@@ -7,11 +7,12 @@ differs between the eras: nothing else in the client looks at a revision.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 import trio
 
 from ..base.logs import peer_logger
+from ..base.named_tuples import NamedTuple
 from ..errors import (
     AuthorizationError,
     Disconnected,

@@ -8,7 +8,7 @@ import secrets
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypedDict, cast
+from typing import IO, TYPE_CHECKING, Final, TypedDict, cast
 
 from ..base.checks import (
     check_choice,
@@ -22,6 +22,7 @@ from ..base.checks import (
     mistake,
     nearest,
 )
+from ..base.named_tuples import NamedTuple
 from ..errors import PeerError
 from ..protocol.codec.unknown import UnknownParams
 from ..protocol.jsonrpc import MISSING_CAPABILITY

@@ -7,11 +7,12 @@ caller would have what they give access to. What is mounted in a server, and wha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import trio
 
 from ..base.logs import peer_logger
+from ..base.named_tuples import NamedTuple
 from ..errors import ConfigurationError
 from ..session.transport import authenticates, required_scopes
 from ..types import Implementation

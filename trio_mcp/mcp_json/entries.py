@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ..base.checks import nearest
+from ..base.named_tuples import NamedTuple
 from ..base.values import JsonValue
 from ..errors import ConfigurationError
 from .variables import BARE, Variables, read_env_file

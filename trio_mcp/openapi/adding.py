@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
+from typing import Generic, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import urlsplit
 
 import trio
@@ -14,6 +14,7 @@ import trio
 from .. import server as late
 from ..base.checks import check_callable, check_instance, check_int, check_names, check_seconds, mistake
 from ..base.logs import peer_logger
+from ..base.named_tuples import NamedTuple
 from ..errors import ToolError
 from ..server.server import Server
 from ..server.tool_options import ToolKeywords

@@ -9,8 +9,9 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
+from ..base.named_tuples import NamedTuple
 from ..errors import ToolError
 from ..protocol.strict_json import dumps
 from ..types import JsonObject, JsonValue

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from os import PathLike, fspath
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from ..base.checks import mistake
+from ..base.named_tuples import NamedTuple
 from ..base.regular_files import FileTooLarge, NotRegularFile, read_regular
 from ..errors import RemoteProtocolError
 from ..protocol.json_limits import JsonLimits

@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 from urllib.parse import quote
 
+from ..base.named_tuples import NamedTuple
 from ..server.values.results import wrapped_schema
 from ..types import JsonObject, JsonValue
 from .bodies import Body, chosen_media_type, make_body

@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from ..base.named_tuples import NamedTuple
 from ..types import JsonObject, JsonValue
 from .parameters import Parameter
 from .parts import LinkPart, read

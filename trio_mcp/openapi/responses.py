@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
+from ..base.named_tuples import NamedTuple
 from ..errors import RemoteProtocolError
 from ..protocol.schema.json_schema import Schema
 from ..protocol.schema.references import CheckTooExpensive

@@ -30,9 +30,10 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from .. import types
+from ..base.named_tuples import NamedTuple
 from ..base.values import make_tuple
 from ..errors import (
     Disconnected,

@@ -10,9 +10,10 @@ import sys
 from array import array
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..base.checks import check_int
+from ..base.named_tuples import NamedTuple
 from ..base.values import make_tuple
 from ..errors import RemoteProtocolError
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set as AbstractSet
-from typing import Final, NamedTuple, TypeAlias, TypeGuard, assert_never
+from typing import Final, TypeAlias, TypeGuard, assert_never
 
 from pydantic_core import to_json
 
+from ..base.named_tuples import NamedTuple
 from ..base.values import make_tuple
 from ..errors import McpError, ProtocolError, RemoteProtocolError, without_traceback
 from ..types.base import JsonObject, JsonValue

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from .. import types
+from ..base.named_tuples import NamedTuple
 from ..errors import RemoteProtocolError
 from ..types import ClientCapabilities, JsonObject, Model, ServerCapabilities
 from .jsonrpc import (

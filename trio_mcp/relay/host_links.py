@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterato
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
 from ..base.groups import single_exception
 from ..base.logs import peer_logger
+from ..base.named_tuples import NamedTuple
 from ..base.shared_limits import FOLLOWED_RESOURCES, HOST_CONNECTIONS
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.jsonrpc import INTERNAL_ERROR

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
+from ..base.named_tuples import NamedTuple
 from ..protocol.jsonrpc import Encoded, ErrorDetail, Request, RequestId, decoded
 from ..runtime import CancelReason
 from ..runtime.quota import Quota

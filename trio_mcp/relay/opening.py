@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
+from ..base.named_tuples import NamedTuple
 from ..client.dialects import MODERN_ERRORS, newest_version
 from ..errors import RemoteProtocolError, without_traceback
 from ..protocol.codec.models import validated

@@ -8,8 +8,9 @@ remembers nothing between the two requests.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
+from ..base.named_tuples import NamedTuple
 from ..errors import InvalidRequestState
 from ..protocol.sealing.request_state import MAX_STATE, KeyRing, Sealer, digest
 from ..types import JsonObject, JsonValue

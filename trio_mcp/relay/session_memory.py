@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from ..base.named_tuples import NamedTuple
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import Batch, Encoded, ErrorResponse, Notification, Request, RequestId, Response, decoded
 from ..protocol.revisions import REVISIONS

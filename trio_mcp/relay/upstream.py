@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus, urlsplit
 
 import trio
 
-from ..base.values import masked
+from ..base.masking import masked
 from ..client import Client
 from ..client.target import connectable, open_target
 from ..errors import ConfigurationError, RequestRejected

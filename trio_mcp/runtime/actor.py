@@ -57,11 +57,12 @@ import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import trio
 
 from .. import runtime
+from ..base.named_tuples import NamedTuple
 from ..errors import Disconnected
 from .journal import Journal
 from .mailbox import Mailbox, Slot

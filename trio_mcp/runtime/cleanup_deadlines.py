@@ -26,10 +26,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import NamedTuple
 
 import trio
 
+from ..base.named_tuples import NamedTuple
 from .actor import Actor
 
 TURNS = 10

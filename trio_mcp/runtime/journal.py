@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
+
+from ..base.named_tuples import NamedTuple
 
 
 class EntryKind(Enum):

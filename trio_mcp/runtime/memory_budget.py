@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from ..base.checks import check_int
+from ..base.named_tuples import NamedTuple
 from ..errors import LimitExceeded
 from .quota import add_to, half_of, quarter_of
 

@@ -21,11 +21,12 @@ import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import trio
 
 from ..base import forks
+from ..base.named_tuples import NamedTuple
 from ..base.shared_limits import THREADS, SharedLimit
 from ..errors import Disconnected, LimitExceeded
 from .quota import Quota, add_to

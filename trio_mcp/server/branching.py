@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from .. import runtime, types
 from ..base.checks import check_names, check_sequence
+from ..base.named_tuples import NamedTuple
 from ..types import TextContent
 from .options import check_count, check_timeout
 

@@ -32,7 +32,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
+
+from ..base.named_tuples import NamedTuple
 
 T = TypeVar("T")
 

@@ -15,10 +15,11 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from ..base.checks import check_callable, signature_of
 from ..base.late import hinting
+from ..base.named_tuples import NamedTuple
 from ..protocol.jsonrpc import Encoded
 from ..runtime import Actor, Lane, check_awaited, run_child
 from ..session import Call, Plan, RequestFacts, Route

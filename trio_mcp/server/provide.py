@@ -24,13 +24,14 @@ from contextlib import (
 from enum import Enum
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, TypeVar, cast, get_origin, get_type_hints
+from typing import TypeVar, cast, get_origin, get_type_hints
 
 import trio
 
 from .. import server
 from ..base.checks import signature_of
 from ..base.logs import peer_logger
+from ..base.named_tuples import NamedTuple
 from ..errors import LimitExceeded
 from ..runtime import ThreadLimiter
 from ..runtime.supervisor import CANCEL_GRACE

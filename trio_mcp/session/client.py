@@ -21,11 +21,12 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import trio
 
 from ..base.logs import RepeatedRecords, peer_logger
+from ..base.named_tuples import NamedTuple
 from ..errors import Disconnected, McpError, RequestTimeout, Unreachable
 from ..protocol.codec import Codec, codec_for
 from ..protocol.codec.tasks import MAX_TASK_ID

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping
 from types import MappingProxyType
-from typing import Final, Generic, NamedTuple, TypeAlias, cast
+from typing import Final, Generic, TypeAlias, cast
 
 from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from ..base.checks import check_str, mistake
+from ..base.named_tuples import NamedTuple
 from ..base.values import make_tuple
 from ..errors import RemoteProtocolError
 from ..protocol.json_limits import JsonLimits, measure

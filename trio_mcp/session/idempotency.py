@@ -79,10 +79,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
+from ..base.named_tuples import NamedTuple
 from ..errors import LimitExceeded, McpError, RemoteProtocolError, without_traceback
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.revisions import IDEMPOTENCY_KEY, REPEAT_OF

@@ -10,10 +10,10 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import trio
 
+from ..base.named_tuples import NamedTuple
 from ..errors import LimitExceeded
 from ..runtime import Account, Supervisor
 from ..types import ReadResourceResult

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import trio
 
+from ..base.named_tuples import NamedTuple
 from ..base.shared_limits import KEYED_OUTCOME_BYTES, KEYED_OUTCOMES, USED_KEYS
 from ..protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, Encoded, ErrorDetail
 from ..protocol.revisions import KEYED_METHOD, OUTCOME_UNKNOWN

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from .. import telemetry
+from ..base.named_tuples import NamedTuple
 from ..base.values import one_line
 from ..protocol.jsonrpc import RequestId
 from ..runtime import (

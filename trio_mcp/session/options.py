@@ -8,10 +8,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from .. import session, types
 from ..base.checks import check_callable, check_instance, check_int, check_seconds, check_str, mistake, names_options
+from ..base.named_tuples import NamedTuple
 from ..base.shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH, Limits as ActorLimits, MemoryBudget, process_budget

@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
 from .. import session, stores, telemetry
 from ..base.checks import check_int
 from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
+from ..base.named_tuples import NamedTuple
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.codec.models import PLAIN_METHOD
 from ..protocol.codec.unknown import UnknownParams

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import trio
 
 from .. import types
+from ..base.named_tuples import NamedTuple
 from ..base.shared_limits import SUBSCRIBED_CHARACTERS, SUBSCRIPTIONS
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS

@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import trio
 
 from ..base.groups import UnwrappedErrors
 from ..base.logs import RepeatedRecords, peer_logger
+from ..base.named_tuples import NamedTuple
 from ..storage import StoreError
 from .batches import Batches, run_in
 

@@ -10,9 +10,10 @@ import weakref
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..base.logs import peer_logger
+from ..base.named_tuples import NamedTuple
 from ..errors import ConfigurationError
 from ..storage import StoreError
 

@@ -7,7 +7,7 @@ import contextlib
 import select
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.errors import CannotConnectNow, DiskFull, ReadOnlySqlTransaction
 from psycopg.rows import TupleRow
 
+from ..base.named_tuples import NamedTuple
 from ..base.values import shown_url
 from ..errors import ConfigurationError
 from ..storage import StoreError, StoreFull, StoreTimeout

@@ -8,11 +8,12 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from outcome import Error, capture
 
 from ..base.logs import peer_logger
+from ..base.named_tuples import NamedTuple
 from ..errors import ConfigurationError
 from ..storage import (
     Append,

@@ -6,8 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Final, Literal, NamedTuple, cast
+from typing import Final, Literal, cast
 
+from ..base.named_tuples import NamedTuple
 from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Vault
 from ..storage import StoreError

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from ..base.named_tuples import NamedTuple
 from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Vault
 from . import sqlite_schema

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+from ..base.named_tuples import NamedTuple
 from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Unsealable, Vault
 

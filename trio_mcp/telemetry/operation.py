@@ -15,11 +15,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from pydantic_core import from_json
 
 from .. import telemetry
+from ..base.named_tuples import NamedTuple
 from ..protocol.jsonrpc import Encoded, ErrorDetail, RequestId
 from ..types import JsonObject, Model
 from .conventions import (

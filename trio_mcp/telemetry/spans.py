@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextvars import Token
 from re import Pattern
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.context import Context
@@ -14,6 +14,7 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, Statu
 from opentelemetry.util.types import Attributes as SpanAttributes, AttributeValue
 from pydantic_core import from_json
 
+from ..base.named_tuples import NamedTuple
 from .conventions import Attributes
 
 AnySpan: TypeAlias = Span

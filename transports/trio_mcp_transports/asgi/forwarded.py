@@ -20,8 +20,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
+from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.http.options import UNIX, address_of, caller_at, check_proxies, host_name
 from trio_mcp.http.routes import PLAIN_PATH
 

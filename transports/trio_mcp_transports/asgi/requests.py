@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from io import BytesIO
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import trio
 
+from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account

@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
+from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.errors import ProtocolError
 from trio_mcp.protocol.jsonrpc import dump, error_response
 

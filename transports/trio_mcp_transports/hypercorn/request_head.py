@@ -6,9 +6,11 @@ The pattern refuses nothing. A head that does not match is left to h11, which re
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 import h11
+
+from trio_mcp.base.named_tuples import NamedTuple
 
 from ..asgi.access import SHARED_TEXTS, Headers
 from .response import says_close

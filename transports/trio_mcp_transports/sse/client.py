@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import httpx2
 import trio
 
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
+from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.base.values import shown_url
 from trio_mcp.errors import AuthorizationError, Disconnected, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent

@@ -14,12 +14,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import trio
 from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 
 from trio_mcp.base.logs import peer_logger
+from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.base.values import shown_url
 from trio_mcp.errors import Disconnected, ServerBusy
 from trio_mcp.protocol.http.headers import seconds_to_wait

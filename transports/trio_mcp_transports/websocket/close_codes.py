@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from trio_mcp.base.named_tuples import NamedTuple
 
 SUBPROTOCOL: Final = "mcp"
 """What a client has to offer, and what the server answers."""

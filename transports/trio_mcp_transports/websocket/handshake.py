@@ -6,13 +6,14 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, cast
+from typing import TypeAlias, cast
 from urllib.parse import urlsplit
 
 import trio
 from trio_websocket import ConnectionRejected, WebSocketConnection, wrap_client_stream
 
 from trio_mcp.base.groups import cause_chain
+from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.protocol.jsonrpc import ErrorResponse, parse
 
 from ..connecting import certificate_hint, is_plain_text

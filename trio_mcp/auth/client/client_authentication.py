@@ -5,9 +5,10 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote_plus
 
+from ...base.named_tuples import NamedTuple
 from .. import client as late
 from .discovery import ServerMetadata
 from .registration import BASIC, NONE, POST, Registration

@@ -7,11 +7,12 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
 from ...base.checks import mistake
+from ...base.named_tuples import NamedTuple
 from ...errors import AuthorizationError
 from ...http import HttpRoute
 from ...http.authenticator import Authenticator, CredentialsRejected, Move

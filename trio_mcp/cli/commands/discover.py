@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import click
 
-from ...base.values import MASK, masked, masked_url
+from ...base.masking import MASK, masked, masked_url
+from ...base.named_tuples import NamedTuple
 from ...mcp_json import CommandServer, HostServer
 from ..arguments import json_option
 from ..command import CommandError, Status, command

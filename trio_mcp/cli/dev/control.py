@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
+from ...base.named_tuples import NamedTuple
 from ...base.values import JsonValue
 from .sources import Source, Stamp
 

@@ -10,8 +10,9 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from ...base.named_tuples import NamedTuple
 from ...base.regular_files import read_regular
 
 MAX_SOURCE: Final = 64 * 1024 * 1024

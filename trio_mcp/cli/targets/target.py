@@ -21,9 +21,10 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from ...base.named_tuples import NamedTuple
 from ...base.values import shown_url
 from ..command import CommandError, Status
 

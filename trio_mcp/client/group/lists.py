@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import trio
 
 from ...base.checks import check_seconds, check_str, nearest
 from ...base.logs import RepeatedRecords, peer_logger
+from ...base.named_tuples import NamedTuple
 from ...base.unawaited import unawaited
 from ...errors import McpError, ServerUnavailable
 from ...session.dropped_items import LeftOut, by_key

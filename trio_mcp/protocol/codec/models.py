@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, SchemaValidator
 
+from ...base.named_tuples import NamedTuple
 from ...base.values import make_tuple
 from ...errors import RemoteProtocolError
 from ...types import CallToolRequestParams, JsonObject, JsonValue, Model

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from pydantic_core import from_json, to_json
 
 from ... import types
+from ...base.named_tuples import NamedTuple
 from ...base.values import make_tuple
 from ...errors import LocalProtocolError, RemoteProtocolError
 from ...types import (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Self
 
+from ...base.named_tuples import NamedTuple
 from ...types import ClientCapabilities, Implementation, JsonObject, ProgressToken
 from ..jsonrpc import Encoded
 from ..revisions import MODERN, Era

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from ... import types
+from ...base.named_tuples import NamedTuple
 from ...errors import CapabilityError, LocalProtocolError
 from ...types import (
     CallToolRequestParams,

@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from pydantic.alias_generators import to_snake
 
+from ...base.named_tuples import NamedTuple
 from ...errors import RemoteProtocolError
 from ...types import RequestParams
 from ...types.base import JsonObject, JsonValue

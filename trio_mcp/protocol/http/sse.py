@@ -19,8 +19,9 @@ by U+FFFD, as a browser does it, they would become a message that was never sent
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from ...base.named_tuples import NamedTuple
 from ...errors import RemoteProtocolError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from jsonschema import Draft7Validator, Draft202012Validator, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
+from ...base.named_tuples import NamedTuple
 from ...types.base import JsonValue
 from .references import MAX_FRAMES, STEPS_WITHOUT_PAUSE, Pattern, Resolver
 

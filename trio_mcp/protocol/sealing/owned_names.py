@@ -15,8 +15,9 @@ from __future__ import annotations
 import hmac
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from ...base.named_tuples import NamedTuple
 from ...errors import RemoteProtocolError
 from ..jsonrpc import INVALID_PARAMS
 from .request_state import KEY_BYTES, KeyRing, from_base64url, to_base64url

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import quote
+
+from ...base.named_tuples import NamedTuple
 
 MAX_TEMPLATE: Final = 8 * 1024
 """The longest template, in characters."""

@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from pydantic_core import SchemaValidator, core_schema
 
+from ...base.named_tuples import NamedTuple
 from .expressions import Expression, Operator, Part, Variable, parse_template
 from .uris import ascii_uri
 

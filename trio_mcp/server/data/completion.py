@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ... import server, types
+from ...base.named_tuples import NamedTuple
 from ...errors import RemoteProtocolError
 from ...protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from ...runtime import ThreadLimiter

@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
+from ...base.named_tuples import NamedTuple
 from ...errors import RemoteProtocolError, ResourceNotFound
 from ...protocol.jsonrpc import INVALID_PARAMS
 from ...protocol.uri.matching import UriTemplate

@@ -6,12 +6,13 @@ import math
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, Literal, NamedTuple, Never, TypeAlias, cast, overload
+from typing import Final, Literal, Never, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
 from ... import server
 from ...base.checks import check_choice, check_int, check_str, keyword_options
+from ...base.named_tuples import NamedTuple
 from ...errors import BranchElicitNotAllowed, ElicitationCancelled, ElicitationDeclined, ElicitationInvalid
 from ...runtime import Lane
 from ...session import Call, Question

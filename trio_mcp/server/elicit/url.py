@@ -8,12 +8,13 @@ import math
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 import trio
 
 from ...base.checks import check_callable, check_str
+from ...base.named_tuples import NamedTuple
 from ...errors import BranchElicitNotAllowed, CapabilityError, RequestTimeout
 from ...protocol.uri.uris import is_uri
 from ...runtime import Lane

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import zip_longest
-from typing import Final, Generic, NamedTuple, TypeAlias
+from typing import Final, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
 from ...base.checks import mistake
+from ...base.named_tuples import NamedTuple
 from ...errors import LocalProtocolError, MalformedAnswer, RemoteProtocolError, ToolError
 from ...model_formats import to_anthropic, to_openai
 from ...protocol.conversation import MAX_ID_SHOWN, answer_problem, blocks_of, conversation_problem

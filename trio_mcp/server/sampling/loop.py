@@ -19,12 +19,13 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import trio
 
 from ...base.groups import without
 from ...base.logs import peer_logger
+from ...base.named_tuples import NamedTuple
 from ...errors import BranchLimit, CapabilityError, LimitExceeded, without_traceback
 from ...protocol.strict_json import dumps
 from ...runtime import Branches, Lane, TokenBudget

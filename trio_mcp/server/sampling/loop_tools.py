@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from ...base.checks import check_sequence, mistake
 from ...base.logs import peer_logger
+from ...base.named_tuples import NamedTuple
 from ...errors import (
     CapabilityError,
     Disconnected,

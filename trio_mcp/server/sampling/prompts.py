@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import trio
 
 from ...base.checks import mistake
+from ...base.named_tuples import NamedTuple
 from ...protocol.conversation import blocks_of
 from ...runtime import ThreadLimiter
 from ...types import (

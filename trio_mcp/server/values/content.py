@@ -13,11 +13,12 @@ from binascii import a2b_base64
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from ...base.named_tuples import NamedTuple
 from ...errors import LocalProtocolError
 from ...protocol.shown_text import dump_shown
 from ...runtime import ThreadLimiter

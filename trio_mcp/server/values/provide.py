@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from ...base.named_tuples import NamedTuple
 from .callables import plain_function
 
 

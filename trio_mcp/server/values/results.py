@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from functools import partial
-from typing import Annotated, Final, NamedTuple, TypeAlias, TypeVar, cast, get_args, get_origin, is_typeddict
+from typing import Annotated, Final, TypeAlias, TypeVar, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -26,6 +26,7 @@ from pydantic_core import PydanticSerializationError, SchemaError, core_schema
 from typing_extensions import TypeAliasType
 
 from ... import types as mcp_types
+from ...base.named_tuples import NamedTuple
 from ...protocol.schema.json_schema import Schema
 from ...types import CallToolResult, ContentBlock, JsonObject, JsonValue, Result, TextContent
 from .content import (

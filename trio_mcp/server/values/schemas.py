@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from pydantic import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, JsonSchemaValue, NoDefault
 from pydantic_core import core_schema, to_jsonable_python
 
+from ...base.named_tuples import NamedTuple
 from ...protocol.strict_json import dumps
 from ...types import JsonObject, JsonValue
 

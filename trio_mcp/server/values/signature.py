@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from itertools import islice
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -23,6 +23,7 @@ from pydantic_core import CoreSchema, PydanticUndefined, SchemaError, SchemaVali
 from pydantic_core.core_schema import DefinitionsSchema, ModelFieldsSchema, ModelSchema
 
 from ...base.checks import signature_of
+from ...base.named_tuples import NamedTuple
 from ...protocol.schema.json_schema import Schema
 from ...types import JsonObject
 from ...types.base import fail_fast_schema, validator_of

@@ -31,13 +31,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeAlias
 
 import trio
 from typing_extensions import TypeVar
 
 from ... import telemetry, types
 from ...base.logs import peer_logger
+from ...base.named_tuples import NamedTuple
 from ...errors import Disconnected, LimitExceeded, LocalProtocolError, UrlElicitationRequired
 from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification, Request
 from ...runtime import (

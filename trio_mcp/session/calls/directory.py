@@ -10,10 +10,11 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 import trio
 
+from ...base.named_tuples import NamedTuple
 from ...base.shared_limits import FINISHED_BYTES, FINISHED_CALLS, REPLAYED_STATES
 from ...errors import LimitExceeded, McpError, RequestTimeout
 from ...runtime import MemoryBudget

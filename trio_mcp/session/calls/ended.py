@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ...base.named_tuples import NamedTuple
 from ...errors import InvalidRequestState, LimitExceeded
 from ...runtime import CancelReason
 from ..replies import ReplyTarget

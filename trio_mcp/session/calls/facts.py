@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import trio
 from pydantic_core import from_json
 
 from ...base.logs import FailureLog, RepeatedRecords, peer_logger
+from ...base.named_tuples import NamedTuple
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import Encoded, RequestId
 from ...runtime import Actor, CancelReason, Lane

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import trio
 
+from ...base.named_tuples import NamedTuple
 from ...errors import RequestTimeout
 from ...protocol.jsonrpc import Encoded
 from ...runtime import Actor, CancelReason

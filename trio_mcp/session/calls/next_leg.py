@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, ParamSpec
+from typing import ParamSpec
 
+from ...base.named_tuples import NamedTuple
 from ...errors import CallLost, InvalidRequestState, LimitExceeded, ProtocolError, RequestTimeout
 from ...protocol.sealing.request_state import Claims, ExpiredRequestState, RequestDigest
 from ...runtime import Journal, JournalEntry

@@ -13,11 +13,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Final, TypeGuard, TypeVar
 
 import trio
 
 from ... import types
+from ...base.named_tuples import NamedTuple
 from ...errors import LimitExceeded, PeerError, RemoteProtocolError, without_traceback
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from ...base.logs import RepeatedRecords
+from ...base.named_tuples import NamedTuple
 from ...errors import CallLost, StepMayHaveRun, without_traceback
 from ...protocol.jsonrpc import RequestId
 from ...runtime import Actor, EntryKind, JournalEntry, Lane

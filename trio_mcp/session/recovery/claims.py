@@ -19,10 +19,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import trio
 
+from ...base.named_tuples import NamedTuple
 from ...protocol.strict_json import dumps
 from ...storage import Change, Expect, Put, Record, Store, StoreConflict, StoreError
 from .settling import FencedRecord, Settling, Unsettled

@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import trio
 
 from ...base.logs import RepeatedRecords
+from ...base.named_tuples import NamedTuple
 from ...base.shared_limits import STORED_OUTCOMES
 from ...errors import LimitExceeded, RemoteProtocolError
 from ...protocol.jsonrpc import INVALID_PARAMS, Encoded, ErrorDetail

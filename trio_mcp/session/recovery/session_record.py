@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ...base.named_tuples import NamedTuple
 from ...protocol.jsonrpc import RequestId
 from ...types import InitializeRequestParams, JsonObject, LoggingLevel
 

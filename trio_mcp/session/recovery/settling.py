@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
 from ...base.backoff import RECONNECT_BACKOFF, Backoff
 from ...base.logs import RepeatedRecords
+from ...base.named_tuples import NamedTuple
 from ...base.shared_limits import UNSETTLED
 from ...runtime import MemoryBudget, Supervisor
 from ...runtime.quota import Quota

@@ -17,10 +17,11 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import trio
 
+from ...base.named_tuples import NamedTuple
 from ...errors import LimitExceeded, PeerError, QuestionRejected
 from ...protocol.strict_json import dumps
 from ...runtime import Supervisor

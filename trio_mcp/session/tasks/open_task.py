@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, Protocol, cast
 
 import trio
 
+from ...base.named_tuples import NamedTuple
 from ...protocol.jsonrpc import Encoded
 from ...protocol.strict_json import dumps
 from ...runtime import Actor, CancelReason

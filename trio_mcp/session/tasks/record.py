@@ -14,10 +14,11 @@ import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final, Literal, NamedTuple, Self, cast
+from typing import Final, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ...base.named_tuples import NamedTuple
 from ...protocol.codec.restoring import StoredTerms, stored_codec
 from ...protocol.codec.tasks import TaskState
 from ...protocol.jsonrpc import ErrorDetail

@@ -20,10 +20,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import NamedTuple, cast
+from typing import cast
 
 import trio
 
+from ...base.named_tuples import NamedTuple
 from ...base.shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
 from ...errors import RemoteProtocolError
 from ...protocol.codec.tasks import TaskState

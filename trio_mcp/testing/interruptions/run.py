@@ -12,12 +12,13 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from ...base.groups import leaf_exceptions
+from ...base.named_tuples import NamedTuple
 from ...errors import Disconnected
 from ...server import Server
 from ...session import Service, serve_channel

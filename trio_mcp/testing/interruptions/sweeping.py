@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 import trio
 import trio._core._run as trio_run
 from trio.testing import MockClock
 
+from ...base.named_tuples import NamedTuple
 from ...client import Client, ClientOptions, Handlers, OnElicit, OnRoots, OnSample
 from ...server import Server
 from ...types import Implementation

@@ -7,10 +7,11 @@ received and sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
+from ...base.named_tuples import NamedTuple
 from ...protocol.json_limits import CLIENT_LIMITS, DEFAULT_LIMITS, JsonLimits
 from ...protocol.jsonrpc import Batch, Malformed, Message, Notification, Request, RequestId, dump, parse
 from ...session import Envelope, MessageChannel, Received

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 import trio
 
 from ...base.groups import unwrap
+from ...base.named_tuples import NamedTuple
 from ...client import Client
 from ...server import Server
 from .handlers import Attempt

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import httpx2
 import trio
 
+from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER, headers_of
 from trio_mcp.protocol.http.sse import SseEvent

@@ -24,7 +24,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
+
+from trio_mcp.base.named_tuples import NamedTuple
 
 HEADER: Final = struct.Struct(">BQI")
 """The kind, the number of the request, and the length of what follows."""

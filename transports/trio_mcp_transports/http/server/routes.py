@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple, Never, TypeAlias, cast
+from typing import Final, Never, TypeAlias, cast
 
 import trio
 
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
+from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse, HttpRoute
 from trio_mcp.http.routes import other_spelling
 from trio_mcp.session import Service

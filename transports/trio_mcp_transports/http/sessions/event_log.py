@@ -12,11 +12,12 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import trio
 
 from trio_mcp.base.logs import RepeatedRecords
+from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.revisions import PROGRESS_TOKEN
