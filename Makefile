@@ -22,7 +22,7 @@ FUZZ_SECONDS ?= 120
 CHAOS_SECONDS ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cast dashboard test test-pythons test-wires packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint clean
+.PHONY: help demo cast dashboard test test-pythons test-wires packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint platforms clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -105,6 +105,10 @@ lint: $(STAMPS)/dev  ## check format, style, types, the layers, and that nothing
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/bench/house.py
+
+platforms: $(STAMPS)/dev  ## check the types of the product as on macOS and on Windows: what only Unix has is an error outside of its guard
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin trio_mcp transports/trio_mcp_transports
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 trio_mcp transports/trio_mcp_transports
 
 clean:  ## remove what was built here
 	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -32,7 +32,7 @@ def private_copy(fd: int, flags: int) -> int:
     system can; a regular file keeps its offset, and a socket cannot be opened.
     """
     mode = os.fstat(fd).st_mode
-    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+    if sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
         with suppress(OSError):
             # O_NOCTTY: reopening a terminal must not make it the controlling one.
             return os.open(f"/dev/fd/{fd}", flags | os.O_NONBLOCK | os.O_NOCTTY)
@@ -158,7 +158,8 @@ class HardEnd:
             # It has not begun if this runs, and must not begin while this waits for its turn among many busy threads.
             self._limit_c_code(0)
             # For what could not be opened again, such as a socket.
-            os.set_blocking(self._stderr, False)
+            if sys.platform != "win32":
+                os.set_blocking(self._stderr, False)
             os.write(self._stderr, (NOTICE + stacks()).encode(errors="backslashreplace"))
         finally:
             os._exit(self._status)

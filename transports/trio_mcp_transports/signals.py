@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager, suppress
@@ -12,7 +13,10 @@ from typing import Final
 
 from trio_mcp.session.event_loop import HOME
 
-END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+if sys.platform == "win32":
+    END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+else:
+    END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 REPEAT_SECONDS: Final = 1.0
 INTERRUPT_REPEAT_SECONDS: Final = 0.2
@@ -62,7 +66,7 @@ def noticed_in_thread(numbers: Collection[signal.Signals], act: Callable[[], Non
     Python calls handlers in the main thread, between two steps of Python code: not while it is in C code, such as a database
     driver. A thread still runs then.
     """
-    if not numbers:
+    if sys.platform == "win32" or not numbers:
         yield
         return
     reader, writer = os.pipe()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from typing import Final
 
 import trio
@@ -61,7 +62,9 @@ def listening_socket(fd: int) -> socket.socket:
 
 def host_of(sock: socket.socket) -> str:
     """Return the address that a socket listens on, without its port; `UNIX_HOST` for a Unix socket."""
-    return UNIX_HOST if sock.family == socket.AF_UNIX else str(sock.getsockname()[0])
+    if sys.platform != "win32" and sock.family == socket.AF_UNIX:
+        return UNIX_HOST
+    return str(sock.getsockname()[0])
 
 
 def watchdog_seconds() -> float | None:

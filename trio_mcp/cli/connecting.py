@@ -48,7 +48,7 @@ async def printable_stderr() -> AsyncIterator[int | None]:
 
     Leave the block when the child has ended. What it wrote is shown by then.
     """
-    if not sys.stderr.isatty():
+    if sys.platform == "win32" or not sys.stderr.isatty():
         yield None
         return
     reading, writing = os.pipe()

@@ -7,10 +7,10 @@ none of them uses can be locked alone. The lock also keeps programs out that cle
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
@@ -18,10 +18,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from ..base.systems import file_locks, needs_posix
 from ..session.options import Workplace
 from .command import CommandError, Status
 
 PREFIX: Final = "trio-mcp-workers-"
+FLAGS: Final[int] = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 MOST_PATH: Final = 88
 """Bytes of the path of the folder: sockets are in it."""
 
@@ -31,9 +33,10 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._file = os.open(folder, FLAGS)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_SH)
+            self._locks = file_locks()
+            self._locks.flock(self._file, self._locks.LOCK_SH)
             # Another command may have taken it for one that was left, before it was locked.
             folder.stat()
         except BaseException:
@@ -44,7 +47,7 @@ class FolderLock:
         """Release the lock, and remove the folder if no other process has one. Called once."""
         # To ask for the lock alone gives up the shared one (flock(2)): of two processes that end together, the later one gets it.
         with suppress(BlockingIOError):
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._locks.flock(self._file, self._locks.LOCK_EX | self._locks.LOCK_NB)
             shutil.rmtree(self._folder, ignore_errors=True)
         os.close(self._file)
 
@@ -54,8 +57,10 @@ def worker_folder() -> Iterator[Path]:
     """A private folder with keys, for the length of the block.
 
     Raises:
-        CommandError: there is no place for it.
+        CommandError: there is no place for it, or this system has no such locks.
     """
+    if sys.platform == "win32":
+        raise CommandError(needs_posix("a command with several processes"))
     try:
         remove_left()
         folder, lock = made_folder()
@@ -87,7 +92,7 @@ def remove_left() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         # What cannot be looked at is no reason not to serve.
         with suppress(OSError):
-            if folder.lstat().st_uid == os.getuid():
+            if sys.platform != "win32" and folder.lstat().st_uid == os.getuid():
                 FolderLock(folder).leave()
 
 

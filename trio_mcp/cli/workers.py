@@ -16,7 +16,6 @@ on the sockets as on those of systemd, and says as to systemd when it is ready a
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -33,6 +32,7 @@ import trio
 
 from ..base.backoff import STABLE_AFTER, Backoff
 from ..base.service_notices import notify
+from ..base.systems import needs_posix
 from ..session.options import Workplace
 from ..session.transport import ListeningTransport, find_transport
 from .command import CommandError, Status
@@ -55,7 +55,10 @@ READY: Final = b"READY=1"
 STOPPING: Final = b"STOPPING=1"
 
 
-END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+if sys.platform == "win32":
+    END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+else:
+    END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 OWN: Final = ("WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 """Variables for the parent alone."""
 
@@ -208,6 +211,8 @@ class Workers:
 
     async def _start(self, nursery: trio.Nursery) -> Worker:
         """Start a worker, which need not serve yet."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         self._started += 1
         facts = WorkerFacts(str(self._folder), self._passed[:-1], self._passed[-1], announces=not self._places)
         # A name of its number alone: the path of a socket may be 107 bytes long.
@@ -262,7 +267,9 @@ class Workers:
         had_terminal = os.isatty(sys.stderr.fileno())
         async for number in signals:
             # The end of the terminal is an end, as without workers.
-            if number == signal.SIGHUP and not (had_terminal and not os.isatty(sys.stderr.fileno())):
+            if number not in (signal.SIGTERM, signal.SIGINT) and not (
+                had_terminal and not os.isatty(sys.stderr.fileno())
+            ):
                 nursery.start_soon(self._replace_all, nursery)
                 continue
             if not self._end.is_set():
@@ -321,7 +328,7 @@ def inherited_variables() -> dict[str, str]:
 def check_many(many: int) -> None:
     """Log a warning for more workers than processors. Raises `CommandError` where there are none."""
     if sys.platform == "win32":
-        raise CommandError("--workers is for Unix: Windows has no sockets that processes inherit in this way")
+        raise CommandError(needs_posix("--workers"))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if many > cores:
         logger.warning("%d workers on %d processors: more workers than processors serve no more requests", many, cores)
@@ -341,6 +348,10 @@ def serve_with_workers(words: Sequence[str], many: int, host: str, port: int, dr
 
 def passed_on(descriptor: int) -> int:
     """Return a copy of a descriptor, for a program that is started, with a number that it does not use itself."""
+    if sys.platform == "win32":
+        raise NotImplementedError
+    import fcntl  # noqa: PLC0415  POSIX only
+
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FREE_FD)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ def usable_memory() -> int:
 
 
 def machine_memory() -> int:
+    if sys.platform == "win32":
+        return UNKNOWN_MACHINE
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
+import sys
 import weakref
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Final
 
 from ..base.logs import peer_logger
 from ..base.named_tuples import NamedTuple
+from ..base.systems import file_locks
 from ..errors import ConfigurationError
 from ..storage import StoreError
 
@@ -76,10 +78,11 @@ class Nodes:
         Raises:
             ConfigurationError: the file cannot be made, or this system has no such locks.
         """
-        lock, path = locks(), self._path(node)
+        path = self._path(node)
         if node in self._held:
             return
         try:
+            lock = file_locks()
             self.folder.mkdir(mode=0o700, exist_ok=True)
             for other in os.listdir(self.folder):
                 if NAME.fullmatch(other):
@@ -96,9 +99,9 @@ class Nodes:
         return node in self._held or self._is_locked(self._path(node))
 
     def _is_locked(self, path: Path) -> bool:
-        lock = locks()
+        lock = file_locks()
         try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            file = os.open(path, os.O_RDWR)
         except FileNotFoundError:
             return False
         try:
@@ -134,7 +137,7 @@ class Nodes:
             path = self._path(node)
             if not is_at(path, file):
                 self.folder.mkdir(mode=0o700, exist_ok=True)
-                self._held[node] = _locked(path, locks(), self._contents[node])
+                self._held[node] = _locked(path, file_locks(), self._contents[node])
                 os.close(file)
                 self.remade += 1
                 logger.warning("%s was removed while in use; it was recreated", path)
@@ -168,12 +171,12 @@ def content_of(node: str, about: bytes) -> bytes:
 def _locked(path: Path, lock: ModuleType, content: bytes) -> int:
     """Return the descriptor of a file with this content that is locked. Raises `OSError`."""
     for _ in range(ATTEMPTS):
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         # Not locked if another process looks at it, or lives. It may have been removed before it was locked, or between the two
         # locks: the one is released before the other is taken.
         if try_lock(lock, file, lock.LOCK_EX):
             os.truncate(file, 0)
-            os.pwrite(file, content, 0)
+            os.write(file, content)
             if try_lock(lock, file, lock.LOCK_SH) and is_at(path, file):
                 return file
         os.close(file)
@@ -196,7 +199,8 @@ _joined: Final[weakref.WeakSet[Nodes]] = weakref.WeakSet()
 @cache
 def register_fork() -> None:
     """From now on, let forked children close the files whose locks say that this process lives."""
-    os.register_at_fork(after_in_child=disown_all)
+    if sys.platform != "win32":
+        os.register_at_fork(after_in_child=disown_all)
 
 
 def disown_all() -> None:
@@ -214,21 +218,6 @@ def is_at(path: Path, file: int) -> bool:
         return os.path.samestat(os.fstat(file), path.stat())
     except (FileNotFoundError, NotADirectoryError):
         return False
-
-
-def locks() -> ModuleType:
-    """Return the module with the locks of files.
-
-    Raises:
-        ConfigurationError: this system has none.
-    """
-    try:
-        import fcntl  # noqa: PLC0415  POSIX only
-    except ImportError:
-        raise ConfigurationError(
-            "a durable store needs the file locks of POSIX (flock), which this system lacks"
-        ) from None
-    return fcntl
 
 
 # Which file a path leads to, whether it may grow, and whether the files of a process are still at their paths.
@@ -280,6 +269,8 @@ class OwnFiles:
 
 def has_reached_limit(path: Path) -> bool:
     """Return whether a file is as large as a file of this process may be; False where there is no such limit."""
+    if sys.platform == "win32":
+        return False
     import resource  # noqa: PLC0415  POSIX only
 
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]

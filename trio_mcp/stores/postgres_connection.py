@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import select
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias, TypeVar
@@ -352,6 +353,8 @@ def decoded(payload: str) -> Iterator[bytes]:
 
 def is_readable(connection: LimitedConnection) -> bool:
     """Return whether something has come that was not asked for: the end, mostly."""
+    if sys.platform == "win32":
+        return bool(select.select([connection], [], [], 0)[0])
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import Final, Self
 
 import trio
 
+from ..base.systems import needs_posix
 from ..storage import MISSED, MOST_NOTICE, Missed, Notice, notice_of
 
 # The queue of a socket has room for a few datagrams (`net.unix.max_dgram_qlen`). A sender that finds it full makes the file
@@ -44,7 +46,7 @@ class Notices:
         name = secrets.token_hex(8) + SUFFIX
         self._path = folder / name
         self._missed = missed_beside(self._path)
-        bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        bound = datagram_socket()
         try:
             with reached(folder) as where:
                 bound.bind(f"{where}/{name}")
@@ -82,7 +84,7 @@ def send(folder: Path, data: bytes) -> None:
     """Send a notice to each socket of the folder, and remove those whose process has ended. Raises `OSError`."""
     if not folder.is_dir():
         return
-    with reached(folder) as where, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+    with reached(folder) as where, datagram_socket() as sender:
         sender.setblocking(False)
         for name in os.listdir(folder):
             if name.endswith(SUFFIX):
@@ -103,6 +105,12 @@ def _send(sender: socket.socket, address: str, data: bytes, path: Path) -> None:
         return
 
 
+def datagram_socket() -> socket.socket:
+    if sys.platform == "win32":
+        raise OSError(needs_posix("a notice to other processes"))
+    return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+
 def missed_beside(path: Path) -> Path:
     return path.with_suffix(".missed")
 
@@ -110,10 +118,10 @@ def missed_beside(path: Path) -> Path:
 @contextlib.contextmanager
 def reached(folder: Path) -> Iterator[str]:
     """Return a path of a folder that is short enough for the addresses of the sockets in it, where the system has one."""
-    if len(os.fsencode(folder)) + NAME_BYTES <= MOST_ADDRESS:
+    if sys.platform == "win32" or len(os.fsencode(folder)) + NAME_BYTES <= MOST_ADDRESS:
         yield str(folder)
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"{DESCRIPTORS}/{descriptor}"
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import sys
 import weakref
 from collections.abc import Callable, Hashable
 from contextlib import suppress
@@ -244,6 +244,10 @@ def connections_of(config: Config) -> Connections:
 
 def connection_limit(limits: ConnectionLimits) -> int:
     """`max_connections`, lowered so that this many open connections leave the process some files to open."""
+    if sys.platform == "win32":
+        return limits.max_connections
+    import resource  # noqa: PLC0415  POSIX only
+
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return limits.max_connections

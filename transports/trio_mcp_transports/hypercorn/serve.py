@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from hypercorn.trio.run import worker_serve
 from hypercorn.typing import ASGIFramework
 
 from trio_mcp.base.logs import peer_logger
+from trio_mcp.base.systems import needs_posix
+from trio_mcp.errors import ConfigurationError
 
 from ..asgi.adapter import Message, Receive, Scope, Send
 from ..asgi.authentication import log_failures
@@ -86,7 +89,10 @@ async def serve_asgi(
 
     Raises:
         OSError: the address is taken or not ours; the message names it.
+        ConfigurationError: this system is Windows.
     """
+    if sys.platform == "win32":
+        raise ConfigurationError(needs_posix("serving over HTTP"))
     install()
     config = guarded_config() if config is None else config
     watchdog = watchdog_seconds()

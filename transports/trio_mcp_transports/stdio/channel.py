@@ -30,6 +30,8 @@ BUFFER_STEP: Final = 64 * 1024
 MAX_LINE: Final = DEFAULT_LIMITS.max_bytes
 MAX_VALUES: Final = DEFAULT_LIMITS.max_values
 WRITE_DEADLINE: Final = 30.0
+PIPE_BUF: Final[int] = getattr(select, "PIPE_BUF", 0)
+"""POSIX promises no more: a larger write may be cut anywhere."""
 PEER_CLOSED_MESSAGE: Final = "the peer closed its end of the connection"
 
 
@@ -41,7 +43,8 @@ class Pipe(trio.abc.SendStream, trio.abc.ReceiveStream):
     # `send_nowait` writes what the pipe takes at once. Everything else is left to the `FdStream`.
 
     def __init__(self, fd: int) -> None:
-        self._stream = trio.lowlevel.FdStream(fd)
+        # `serve` is refused on Windows, which has no such streams.
+        self._stream = trio.lowlevel.FdStream(fd)  # type: ignore[attr-defined, unused-ignore]
         mode = os.fstat(fd).st_mode
         # A file, and /dev/null, is always ready, and epoll refuses it.
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
@@ -193,8 +196,7 @@ class LineChannel(MessageChannel):
         if self._closed or self._broken is not None or self._write_scope is not None:
             return False
         data = self._line_of(value)
-        # POSIX promises no more: a larger write may be cut anywhere.
-        if len(data) > select.PIPE_BUF:
+        if len(data) > PIPE_BUF:
             return False
         try:
             return self._send_stream.send_nowait(data) > 0

@@ -7,12 +7,11 @@ SIGTERM to the group, wait; SIGKILL to the group. Only a process that has left t
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
 import subprocess
-import termios
+import sys
 from array import array
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -21,8 +20,9 @@ from typing import IO, Final
 
 import trio
 
+from trio_mcp.base.systems import needs_posix
 from trio_mcp.base.values import one_line
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.errors import ConfigurationError, RemoteProtocolError
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.protocol.jsonrpc import PARSE_ERROR, Malformed
 from trio_mcp.session import Envelope, Received
@@ -68,7 +68,10 @@ async def connect(
     Raises:
         FileNotFoundError: there is no such executable; the text names it.
         OSError: it could not be started.
+        ConfigurationError: this system is Windows.
     """
+    if sys.platform == "win32":
+        raise ConfigurationError(needs_posix("a server that is a child process"))
     environment = _environment(env)
     command = _resolved(argv, environment, cwd)
     # `trio.run_process` would own the streams. Here the channel does, and the group has to outlive both.
@@ -139,8 +142,11 @@ class ProcessChannel(LineChannel):
     def ended_unread(self) -> bool:
         """Whether the process has ended, and did not read all that was sent. False where the system does not say."""
         stdin = self.process.stdin
-        if self.process.returncode is None or not isinstance(stdin, trio.lowlevel.FdStream):
+        if sys.platform == "win32" or self.process.returncode is None or not isinstance(stdin, trio.lowlevel.FdStream):
             return False
+        import fcntl  # noqa: PLC0415  POSIX only
+        import termios  # noqa: PLC0415
+
         unread = array("i", [0])
         # Of the end of a pipe that is written to, Linux alone says it. A pipe that is closed has no descriptor.
         with suppress(OSError, trio.ClosedResourceError):
@@ -211,6 +217,8 @@ class _Group:
 
     async def end(self, grace: float) -> None:
         """SIGTERM, wait, SIGKILL, wait: at most `grace` seconds each."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._signal(number):
                 with trio.move_on_after(grace):
@@ -224,6 +232,8 @@ class _Group:
 
     def _signal(self, number: int) -> bool:
         """Signal every process of the group; False when there is none."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         if not self._gone:
             try:
                 os.killpg(self._process.pid, number)

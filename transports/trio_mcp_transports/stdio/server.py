@@ -42,7 +42,9 @@ import trio
 
 from trio_mcp.base.checks import check_seconds
 from trio_mcp.base.logs import OwnText, peer_logger
+from trio_mcp.base.systems import needs_posix
 from trio_mcp.base.values import one_line
+from trio_mcp.errors import ConfigurationError
 from trio_mcp.session.calls.services import ONE_CLIENT
 from trio_mcp.session.transport import ChannelServer
 
@@ -125,6 +127,8 @@ class ClientWatch:
 
     def run(self) -> None:
         """Watch until the process must end, or `stop` is called. Runs in its own thread."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         hung_up = False
         hang_ups = select.poll()
         hang_ups.register(self._stdin, HANG_UP)
@@ -184,7 +188,10 @@ async def serve(
 
     Raises:
         SystemExit: with code 130, after SIGINT.
+        ConfigurationError: this system is Windows.
     """
+    if sys.platform == "win32":
+        raise ConfigurationError(needs_posix("a server on stdin and stdout"))
     check_seconds("drain", drain)
     # Before anything is answered: a parent that has its answer may be gone the moment after, and its successor would
     # look like the parent.
@@ -319,6 +326,8 @@ class _Shutdown:
 
 def is_unread(fd: int) -> bool:
     """Return whether nothing can read what is written to a pipe or a socket any more."""
+    if sys.platform == "win32":
+        return False
     ends = select.poll()
     ends.register(fd, 0)
     return bool(ends.poll(0))

@@ -10,8 +10,8 @@ The files are not encrypted. A process that can read them could read the key, to
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -22,6 +22,7 @@ from typing import Final
 import trio
 
 from ...base.regular_files import open_regular, replacing
+from ...base.systems import file_locks, needs_posix
 from ...base.values import shown_url
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
 from ..uris import canonical, over_http
@@ -134,10 +135,12 @@ class TokenFiles:
 
         A cancel while it waits leaves nothing locked.
         """
+        if sys.platform == "win32":
+            raise on_windows()
         self._make_folder()
         path = self.file_of(url).with_suffix(".lock")
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise cannot("opened", path, error) from None
         try:
@@ -147,6 +150,8 @@ class TokenFiles:
             os.close(descriptor)
 
     def _make_folder(self) -> None:
+        if sys.platform == "win32":
+            raise on_windows()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -158,6 +163,8 @@ class TokenFiles:
 
         Its mode is not changed here: it may be a folder that is shared on purpose, such as /tmp.
         """
+        if sys.platform == "win32":
+            raise on_windows()
         try:
             found = self.folder.stat()
         except FileNotFoundError:
@@ -177,11 +184,12 @@ class TokenFiles:
 
 async def wait_for_lock(descriptor: int, path: Path) -> None:
     """Lock an open file. Polled: a thread that waits for the lock could not be cancelled, and would hold it afterwards."""
+    locks = file_locks()
     with trio.move_on_after(LOCK_SECONDS):
         while True:
             await trio.lowlevel.checkpoint()
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locks.flock(descriptor, locks.LOCK_EX | locks.LOCK_NB)
                 return
             except BlockingIOError:
                 await trio.sleep(POLL_SECONDS)
@@ -190,6 +198,8 @@ async def wait_for_lock(descriptor: int, path: Path) -> None:
 
 def read_private(path: Path) -> Login | None:
     """Return the login in a file; None if there is no file. Raises `AuthorizationError`."""
+    if sys.platform == "win32":
+        raise on_windows()
     try:
         # What was opened is looked at: the path may name another file by then.
         with open(open_regular(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
@@ -210,6 +220,10 @@ def read_private(path: Path) -> Login | None:
 
 def urls_of(found: Iterable[Login | None]) -> list[str]:
     return sorted(login.url for login in found if login is not None and login.has_tokens)
+
+
+def on_windows() -> AuthorizationError:
+    return AuthorizationError(f"{needs_posix('storing logins in files')}, or use MemoryTokens()", kind=Kind.STORE)
 
 
 def cannot(done: str, path: Path, error: OSError) -> AuthorizationError:

@@ -92,6 +92,8 @@ def outdated_node() -> str | None:
 
 async def run_inspector(command: Sequence[str]) -> int:
     """Run the Inspector until it ends; return its exit status. A cancel ends it, and what it has started."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     # Its output is for the person at the terminal, as that of this command is.
     process = await trio.lowlevel.open_process(
         [*command], stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), start_new_session=True
@@ -105,6 +107,8 @@ async def run_inspector(command: Sequence[str]) -> int:
 
 async def end_group(process: trio.Process) -> None:
     """End a process and those that it has started."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     with trio.CancelScope(shield=True):
         signal_group(process, signal.SIGTERM)
         with trio.move_on_after(END_SECONDS):
@@ -115,6 +119,8 @@ async def end_group(process: trio.Process) -> None:
 
 
 def signal_group(process: trio.Process, number: signal.Signals) -> None:
+    if sys.platform == "win32":
+        raise NotImplementedError
     # npx starts a shell, which starts the Inspector: a signal to npx alone would leave that behind.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
@@ -281,7 +287,7 @@ async def bind_loopback() -> Sequence[socket]:
 
 STDIO_DRAIN: Final = 5.0
 """Seconds that calls have at the end of the host; it has left by then."""
-HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+HUNG_UP: Final[int] = getattr(select, "POLLHUP", 0) | getattr(select, "POLLERR", 0) | getattr(select, "POLLRDHUP", 0)
 STDIN_SECONDS: Final = 0.5
 """How often is looked whether the host has left."""
 
@@ -294,6 +300,8 @@ def may_hang_up(descriptor: int) -> bool:
 
 async def stop_with_host(descriptor: int, parent: DevParent) -> None:
     """End the command when the other end has been closed. What it has sent stays to be read."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     poll = select.poll()
     poll.register(descriptor, HUNG_UP)
     while not poll.poll(0):  # noqa: ASYNC110  to wait for it in Trio would return for what it has sent

@@ -103,9 +103,9 @@ class Child:
 def terminal_or_nothing() -> int:
     """Return a descriptor of the terminal of this process, which stays open; without one of an empty file."""
     try:
-        return os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
+        return os.open("/dev/tty", os.O_RDWR)
     except OSError:
-        return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        return os.open(os.devnull, os.O_RDWR)
 
 
 async def first_of(*events: trio.Event) -> None:

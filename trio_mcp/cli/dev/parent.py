@@ -178,6 +178,8 @@ class DevParent:
 
     async def _start(self) -> Child:
         """Start a child, which waits until it is needed."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         ours, theirs = socket.socketpair()
         given = passed_on(theirs.fileno())
         theirs.close()

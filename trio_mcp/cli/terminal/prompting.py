@@ -336,6 +336,8 @@ class ControllingTerminal(Terminal):
 
     def __init__(self, path: str = "/dev/tty") -> None:
         super().__init__()
+        if sys.platform == "win32":
+            raise OSError("Windows has no terminal with a path")
         # Opened by its path, so that the flag is for this descriptor alone.
         self._descriptor = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
 
@@ -363,6 +365,8 @@ class ControllingTerminal(Terminal):
         return await super().ask(prompt)
 
     def _is_in_background(self) -> bool:
+        if sys.platform == "win32":
+            return False
         try:
             return os.tcgetpgrp(self._descriptor) != os.getpgrp()
         except OSError:

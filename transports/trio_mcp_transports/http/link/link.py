@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -112,7 +113,7 @@ async def run_logged(link: Link) -> None:
 
 def is_own_user(sock: trio.socket.SocketType) -> bool:
     """Return whether the process at the other end runs as the user of this one."""
-    if not hasattr(socket, "SO_PEERCRED"):
+    if sys.platform == "win32" or not hasattr(socket, "SO_PEERCRED"):
         # Elsewhere the mode of the folder alone keeps others out.
         return True
     _, user, _ = PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))

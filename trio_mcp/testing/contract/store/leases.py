@@ -16,11 +16,11 @@ from .processes import other_process
 async def a_frozen_process_is_buried_and_writes_nothing_afterwards(opened: Opened) -> None:
     async with other_process(opened, "write") as lines:
         await lines.next()
-        lines.process.send_signal(signal.SIGSTOP)
+        lines.process.send_signal(signal.Signals["SIGSTOP"])
         await opened.check_dead(NODE)
         assert await opened.shared.bury(NODE)
         written = [record.key for record in await opened.store.list("left", limit=1_000_000)]
-        lines.process.send_signal(signal.SIGCONT)
+        lines.process.send_signal(signal.Signals["SIGCONT"])
         while (line := await lines.next()) != "fenced":
             assert f"{int(line):09d}" in written
         # Under another name it goes on.
