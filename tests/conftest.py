@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from few_cases import FEW, few_of
 from hypothesis import HealthCheck, settings
 from spec_schemas import MISSING, SPEC_DIR
 
@@ -27,11 +28,15 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 FOR_EVERY_PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("house", max_examples=50, **FOR_EVERY_PROFILE)
 settings.register_profile("long", max_examples=2000, **FOR_EVERY_PROFILE)  # --hypothesis-profile long
+settings.register_profile("few", max_examples=10, **FOR_EVERY_PROFILE)  # make test-pythons
 settings.load_profile("house")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-step", action="store_true", help="let every sweep interrupt at every step")
+    parser.addoption(
+        "--few", action="store_true", help=f"run at most {FEW} cases of each test, spread over all of them"
+    )
     parser.addoption(
         "--fuzz-seconds", type=float, default=0, help="how long tests/fuzz tries new cases (0: the same few)"
     )
@@ -39,11 +44,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--chaos-seed", type=int, help="the seed of the first run of chaos; drawn if it is not given")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         lane = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         if lane in LANES:
             item.add_marker(lane)
+    if config.getoption("few"):
+        few = few_of([item.nodeid for item in items])
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in few])
+        items[:] = [item for item in items if item.nodeid in few]
 
 
 @pytest.fixture(scope="session")

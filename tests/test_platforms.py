@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from few_cases import few_of
 
 from tests.pythons import run
 
@@ -46,6 +47,14 @@ def test_the_tested_versions_are_the_oldest_and_the_one_of_make_test_pythons() -
     tested = {name for name, state in ROWS.items() if state == "tested" and "Python" in name}
     assert tested == {"CPython 3.11", f"CPython {run.VERSION}"}
     assert "\nmake test-pythons\n" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_on_another_version_every_test_runs_with_its_first_and_last_case_and_every_rule_of_the_contract() -> None:
+    rows = [f"a.py::test_row[{number}]" for number in range(9)]
+    rules = [f"a.py::test_contract[{number}]" for number in range(9)]
+    eras = ["b.py::test_row[legacy]", "b.py::test_row[modern]"]
+    few = few_of(["a.py::test_alone", *rows, *rules, *eras])
+    assert few == {"a.py::test_alone", *rows[::8], rows[2], rows[5], *rules, *eras}
 
 
 @pytest.mark.skipif(f"{sys.version_info[0]}.{sys.version_info[1]}" not in ("3.11", run.VERSION), reason="only tried")
