@@ -16,7 +16,7 @@ from pages import Names, Page
 from programs import Programs, programs
 
 from trio_mcp import Client, ClientGroup, Context
-from trio_mcp.client.agent import agent
+from trio_mcp.compose.agent import agent
 from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.session import token_usage

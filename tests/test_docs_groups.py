@@ -12,7 +12,7 @@ from programs import Programs, programs
 
 from trio_mcp import ClientGroup, Context, Server
 from trio_mcp.base.backoff import STABLE_AFTER
-from trio_mcp.client.group import group, lists, member
+from trio_mcp.compose import group, lists, member
 from trio_mcp.mcp_json.entries import ALIASES, KNOWN
 
 __all__ = ["programs"]

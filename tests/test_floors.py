@@ -52,11 +52,23 @@ def test_the_files_of_hosts_are_read_without_trio_or_a_client() -> None:
     assert modules.isdisjoint({"trio", "pydantic", "trio_mcp.types", "trio_mcp.protocol", "trio_mcp.client"})
 
 
-def test_a_client_of_one_server_loads_no_group_and_no_agent() -> None:
+def test_a_client_of_one_server_loads_no_server_no_group_and_no_agent() -> None:
     modules = loaded("trio_mcp", then="trio_mcp.Client")
-    assert modules.isdisjoint(
-        {"trio_mcp.client.group.group", "trio_mcp.client.agent.agent", "trio_mcp.model_formats", "trio_mcp.mcp_json"}
-    )
+    assert "trio_mcp.client.client" in modules
+    unwanted = {"trio_mcp.server", "trio_mcp.compose", "trio_mcp.relay", "trio_mcp.model_formats", "trio_mcp.mcp_json"}
+    assert modules.isdisjoint(unwanted)
+
+
+def test_a_server_loads_no_client_no_group_and_no_proxy() -> None:
+    modules = loaded("trio_mcp", then="trio_mcp.Server('s').mount('t', trio_mcp.Server('t'))")
+    assert "trio_mcp.server.mounts" in modules
+    assert modules.isdisjoint({"trio_mcp.client", "trio_mcp.compose", "trio_mcp.relay"})
+
+
+def test_a_group_and_an_agent_load_no_server_and_no_proxy() -> None:
+    modules = loaded("trio_mcp", then="trio_mcp.ClientGroup({}), trio_mcp.run_agent")
+    assert "trio_mcp.compose.agent.agent" in modules
+    assert modules.isdisjoint({"trio_mcp.server", "trio_mcp.relay"})
 
 
 ON_TRIO = """
@@ -157,6 +169,7 @@ NOT_NEEDED = {
     "trio_mcp.bridge",
     "trio_mcp.client",
     "trio_mcp.cli",
+    "trio_mcp.compose",
     "trio_mcp.model_formats",
     "trio_mcp.protocol.conversation",
     "trio_mcp.protocol.uri.expressions",

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
         decline as decline,
         dismiss as dismiss,
     )
-    from .client.agent.agent import run_agent as run_agent
-    from .client.agent.model_tools import list_model_tools as list_model_tools
-    from .client.group.group import ClientGroup as ClientGroup
-    from .client.group.member import ServerState as ServerState, ServerStatus as ServerStatus
-    from .client.group.servers import GroupServer as GroupServer
     from .client.sync_client import SyncClient as SyncClient
+    from .compose.agent.agent import run_agent as run_agent
+    from .compose.agent.model_tools import list_model_tools as list_model_tools
+    from .compose.group import ClientGroup as ClientGroup
+    from .compose.member import ServerState as ServerState, ServerStatus as ServerStatus
+    from .compose.servers import GroupServer as GroupServer
     from .errors import (
         Disconnected as Disconnected,
         McpError as McpError,
@@ -88,12 +88,12 @@ else:
             "base.logs": "configure_logging",
             "client": "Client ClientTask ElicitRouter accept accept_defaults decline dismiss",
             # Not in `client`, so that a client which runs no agent does not load it.
-            "client.agent.agent": "run_agent",
-            "client.agent.model_tools": "list_model_tools",
+            "compose.agent.agent": "run_agent",
+            "compose.agent.model_tools": "list_model_tools",
             # Nor does one of a single server load the group.
-            "client.group.group": "ClientGroup",
-            "client.group.member": "ServerState ServerStatus",
-            "client.group.servers": "GroupServer",
+            "compose.group": "ClientGroup",
+            "compose.member": "ServerState ServerStatus",
+            "compose.servers": "GroupServer",
             # Nor one of async code the other.
             "client.sync_client": "SyncClient",
             "errors": (

@@ -25,6 +25,9 @@ from trio_mcp.errors import (
     RemoteProtocolError,
     RequestTimeout,
 )
+from trio_mcp.compose import agent_tools
+from trio_mcp.compose.agent_tools import model_name
+from trio_mcp.errors import ConfigurationError, Disconnected, ProviderErrorKind, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.session.token_usage import MAX_CALLS, TokenUsage
 from trio_mcp.types import (

@@ -38,7 +38,7 @@ def loads(*lines: str) -> list[set[str]]:
 
 def test_nothing_is_loaded_before_a_provider_is_made() -> None:
     assert loads(
-        "import trio_mcp.server, trio_mcp.client, trio_mcp.client.agent.agent, trio_mcp.providers",
+        "import trio_mcp.server, trio_mcp.client, trio_mcp.compose.agent.agent, trio_mcp.providers",
         "from trio_mcp.providers import ScriptedProvider; ScriptedProvider([])",
         "from trio_mcp.providers import AnthropicProvider, OpenAIProvider",
         f"OpenAIProvider(base_url={LOCAL!r})",

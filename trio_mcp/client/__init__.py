@@ -1,4 +1,4 @@
-"""Calling servers: `Client`, the handlers that answer its questions, and the types of agents."""
+"""Calling servers: `Client`, and the handlers that answer its questions."""
 
 from typing import TYPE_CHECKING
 
@@ -6,9 +6,6 @@ from ..base import late
 
 if TYPE_CHECKING:
     from ..session.subscriptions import Change as Change, ChangeKind as ChangeKind
-    from .agent.agent import AgentResult as AgentResult
-    from .agent.calls import AgentCall as AgentCall
-    from .agent.model_tools import ModelTools as ModelTools
     from .cache import CacheStatistics as CacheStatistics, ResponseCache as ResponseCache
     from .changes import Changes as Changes, OnChange as OnChange
     from .client import Client as Client
@@ -32,9 +29,6 @@ else:
     __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
-            "agent.agent": "AgentResult",
-            "agent.calls": "AgentCall",
-            "agent.model_tools": "ModelTools",
             "cache": "CacheStatistics ResponseCache",
             "changes": "Changes OnChange",
             "client": "Client",

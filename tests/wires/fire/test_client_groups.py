@@ -15,8 +15,8 @@ from serving import IMPORTS, HttpProcess, http_process
 
 from trio_mcp import ClientGroup, GroupServer, ServerState, ServerStatus
 from trio_mcp.base.backoff import Backoff
-from trio_mcp.client.group import member
-from trio_mcp.client.group.servers import Target
+from trio_mcp.compose import member
+from trio_mcp.compose.servers import Target
 from trio_mcp.errors import OutcomeUnknown, ServerUnavailable
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 

@@ -10,10 +10,12 @@ from typing import Final, TypeVar
 
 import trio
 
-from ...base.backoff import STABLE_AFTER, Backoff
-from ...base.groups import single_exception
-from ...base.logs import peer_logger
-from ...errors import (
+from ..base.backoff import STABLE_AFTER, Backoff
+from ..base.groups import single_exception
+from ..base.logs import peer_logger
+from ..client.client import Client
+from ..client.requester import would_fail_again
+from ..errors import (
     Disconnected,
     McpError,
     ProtocolError,
@@ -22,10 +24,8 @@ from ...errors import (
     Unreachable,
     without_traceback,
 )
-from ...session.subscriptions import LISTS, Change, ChangeKind, announced_lists, filter_of
-from ...types.capabilities import declares
-from ..client import Client
-from ..requester import would_fail_again
+from ..session.subscriptions import LISTS, Change, ChangeKind, announced_lists, filter_of
+from ..types.capabilities import declares
 from .names import Namespace, ToolFilter
 
 # A client connects again by itself, but only when a request needs it, and over HTTP it does not find out before. A group has to

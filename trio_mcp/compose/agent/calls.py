@@ -12,14 +12,14 @@ import trio
 
 from ...base.checks import check_callable, check_int, check_seconds, check_sync_callback, mistake
 from ...base.groups import UnwrappedErrors
+from ...client.client import Client
+from ...client.sampling import maybe_await
 from ...errors import McpError, ProviderError
 from ...session.token_usage import call_result, error_result
 from ...types import JsonObject, ProgressNotificationParams, Tool, ToolResultContent, ToolUseContent
 from ..agent_tools import AgentTool, by_model_name, list_client_tools
-from ..client import Client
-from ..group.group import ClientGroup
-from ..group.names import ToolFilter
-from ..sampling import maybe_await
+from ..group import ClientGroup
+from ..names import ToolFilter
 
 logger = logging.getLogger("trio_mcp.client")
 

@@ -14,12 +14,12 @@ import trio
 
 from ..base.groups import UnwrappedErrors
 from ..base.logs import peer_logger
+from ..client.client import Client
+from ..client.lists import TOOLS, RejectedCursor
+from ..client.requester import run_with_timeout
 from ..errors import ConfigurationError, LimitExceeded
 from ..session.notification_dispatch import OnProgress
 from ..types import CallToolResult, JsonObject, Tool
-from .client import Client
-from .lists import TOOLS, RejectedCursor
-from .requester import run_with_timeout
 
 logger = peer_logger("trio_mcp.client")
 

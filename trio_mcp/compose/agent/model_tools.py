@@ -24,7 +24,7 @@ from ...model_formats.blocks import as_object
 from ...session.event_loop import works_on_asyncio
 from ...types import Tool, ToolResultContent, ToolUseContent
 from ..agent_tools import offered
-from ..group.names import ToolFilter, ToolSelection
+from ..names import ToolFilter, ToolSelection
 from .calls import (
     LIST_TIMEOUT,
     MAX_PARALLEL,

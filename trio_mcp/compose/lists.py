@@ -10,18 +10,18 @@ from typing import Final, TypeVar
 
 import trio
 
-from ...base.checks import check_seconds, check_str, nearest
-from ...base.logs import RepeatedRecords, peer_logger
-from ...base.named_tuples import NamedTuple
-from ...base.unawaited import unawaited
-from ...errors import McpError, ServerUnavailable
-from ...session.dropped_items import LeftOut, by_key
-from ...session.event_loop import works_on_asyncio
-from ...types import Model, Prompt, Resource, ResourceTemplate, Tool
-from ...types.capabilities import declares
-from ..agent_tools import read_tools
-from ..client import Client
-from ..requester import run_with_timeout
+from ..base.checks import check_seconds, check_str, nearest
+from ..base.logs import RepeatedRecords, peer_logger
+from ..base.named_tuples import NamedTuple
+from ..base.unawaited import unawaited
+from ..client.client import Client
+from ..client.requester import run_with_timeout
+from ..errors import McpError, ServerUnavailable
+from ..session.dropped_items import LeftOut, by_key
+from ..session.event_loop import works_on_asyncio
+from ..types import Model, Prompt, Resource, ResourceTemplate, Tool
+from ..types.capabilities import declares
+from .agent_tools import read_tools
 from .member import Connection, ServerStatus
 from .names import ToolFilter, ToolSelection, longest_first, shown
 

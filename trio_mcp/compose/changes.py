@@ -10,15 +10,15 @@ from typing import Final
 
 import trio
 
-from ...base.backoff import Backoff
-from ...base.groups import first_leaf, without
-from ...base.logs import peer_logger
-from ...errors import Disconnected, McpError, ServerUnavailable
-from ...session.event_loop import home_held
-from ...session.subscriptions import Change, filter_of, lists_in
-from ..changes import Changes, Listeners
-from ..link import split_contained
-from ..requester import UNSUBSCRIBE_TIMEOUT, would_fail_again
+from ..base.backoff import Backoff
+from ..base.groups import first_leaf, without
+from ..base.logs import peer_logger
+from ..client.changes import Changes, Listeners
+from ..client.link import split_contained
+from ..client.requester import UNSUBSCRIBE_TIMEOUT, would_fail_again
+from ..errors import Disconnected, McpError, ServerUnavailable
+from ..session.event_loop import home_held
+from ..session.subscriptions import Change, filter_of, lists_in
 from .member import Connection
 
 logger = peer_logger("trio_mcp.client")

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from ...base.checks import check_instance, check_int, check_seconds, check_sequence, check_sync_callback
+from ...client.sampling import provider_answer
 from ...sampling import SamplingProvider, StreamingProvider
 from ...session.event_loop import works_on_asyncio
 from ...session.token_usage import MAX_ITERATIONS, Ask, TokenUsage, ToolLoop, text_of
@@ -23,8 +24,7 @@ from ...types import (
     ToolChoice,
 )
 from ..agent_tools import offered
-from ..group.names import ToolFilter, ToolSelection
-from ..sampling import provider_answer
+from ..names import ToolFilter, ToolSelection
 from .calls import (
     LIST_TIMEOUT,
     MAX_PARALLEL,

@@ -7,14 +7,14 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from ...base.checks import check_instance, mistake
-from ...mcp_json import CommandServer, HostServer, OAuthClient, UrlServer
-from ...session import ChannelServer
-from ...session.transport import ClientAuth
-from ..changes import OnChange
-from ..client import Client
-from ..handlers import OnDisconnect
-from ..options import ConnectKeywords
+from ..base.checks import check_instance, mistake
+from ..client.changes import OnChange
+from ..client.client import Client
+from ..client.handlers import OnDisconnect
+from ..client.options import ConnectKeywords
+from ..mcp_json import CommandServer, HostServer, OAuthClient, UrlServer
+from ..session import ChannelServer
+from ..session.transport import ClientAuth
 from .member import Member, ServerState
 from .names import ToolFilter, ToolSelection, namespaces
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, TypeAlias
 
-from ...base.checks import check_instance, mistake
-from ...errors import ConfigurationError
-from ...types import Tool
+from ..base.checks import check_instance, mistake
+from ..errors import ConfigurationError
+from ..types import Tool
 
 # The rule is that of `server.mount`: a tool or prompt becomes `prefix_name`, a URI `scheme://prefix/rest`. A name belongs to the
 # server with the longest prefix that begins it. So a server "git" cannot pass one of its tools off as one of the server

@@ -12,14 +12,18 @@ from typing import Final, Self, TypeVar, Unpack, overload
 
 import trio
 
-from ...base.checks import check_callable, check_seconds, check_sync_callback, nearest
-from ...base.logs import RepeatedRecords, peer_logger
-from ...base.unawaited import unawaited
-from ...errors import Disconnected, OutcomeUnknown
-from ...mcp_json import read_mcp_json
-from ...session.event_loop import works_on_asyncio
-from ...session.subscriptions import Change
-from ...types import (
+from ..base.checks import check_callable, check_seconds, check_sync_callback, nearest
+from ..base.logs import RepeatedRecords, peer_logger
+from ..base.unawaited import unawaited
+from ..client.changes import Changes, OnChange, subscription_filter
+from ..client.client import Client
+from ..client.options import CallKeywords, ConnectKeywords, call_options
+from ..client.requester import run_with_timeout
+from ..errors import Disconnected, OutcomeUnknown
+from ..mcp_json import read_mcp_json
+from ..session.event_loop import works_on_asyncio
+from ..session.subscriptions import Change
+from ..types import (
     CallToolResult,
     Completion,
     GetPromptResult,
@@ -27,10 +31,6 @@ from ...types import (
     ReadResourceResult,
     Reference,
 )
-from ..changes import Changes, OnChange, subscription_filter
-from ..client import Client
-from ..options import CallKeywords, ConnectKeywords, call_options
-from ..requester import run_with_timeout
 from .changes import GroupListeners, GroupTasks
 from .lists import GroupListing, GroupLists
 from .member import Connection, ServerState

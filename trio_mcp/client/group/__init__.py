@@ -1,1 +1,0 @@
-"""Several servers as one client: `ClientGroup`."""
