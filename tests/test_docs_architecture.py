@@ -45,7 +45,9 @@ def test_every_package_is_on_one_floor() -> None:
     assert sorted(names) == sorted({*found - apart, "trio_mcp_transports"})
 
 
-@pytest.mark.parametrize("package", ["runtime", "session", "client", "compose", "relay", "providers", "openapi", "stores", "cli"])
+@pytest.mark.parametrize(
+    "package", ["runtime", "session", "client", "compose", "relay", "providers", "openapi", "stores", "cli"]
+)
 def test_a_table_names_every_module_of_its_package(package: str) -> None:
     folder = ROOT / "trio_mcp" / package
     modules = {str(file.relative_to(folder)) for file in folder.rglob("*.py") if file.name != "__init__.py"}

@@ -83,7 +83,7 @@ class ResourceListener:
             self.started.set()
             async for change in changes:
                 if change.uri is not None:
-                    self.changes.offer(Change(change.kind, space.uri(change.uri)))
+                    self.changes.offer(Change(change.kind, space.outer_uri(change.uri)))
 
 
 @dataclass(slots=True, eq=False)

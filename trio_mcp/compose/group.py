@@ -230,11 +230,11 @@ class ClientGroup(GroupListing):
 
     def name_of(self, server: str, name: str) -> str:
         """Return the name in the group of a tool or prompt that the server calls `name`. Raises `KeyError`."""
-        return self._connection(server).member.space.name(name)
+        return self._connection(server).member.space.outer_name(name)
 
     def uri_of(self, server: str, uri: str) -> str:
         """Return the URI in the group of a resource that the server has at `uri`, such as that of a link. Raises `KeyError`."""
-        return self._connection(server).member.space.uri(uri)
+        return self._connection(server).member.space.outer_uri(uri)
 
     # calls
 

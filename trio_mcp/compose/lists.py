@@ -137,7 +137,9 @@ class GroupLists:
         found = self._owner(uri, "resource")
         if found is not None:
             return found
-        example = next(iter(self.connections.values())).member.space.uri("config://app") if self.connections else ""
+        example = (
+            next(iter(self.connections.values())).member.space.outer_uri("config://app") if self.connections else ""
+        )
         advice = f"; its resources have URIs like {example!r}" if example else ""
         raise LookupError(f"no server of the group has the resource {uri!r:.140}{advice}")
 
@@ -217,7 +219,7 @@ class GroupLists:
         reasons: dict[str, str] = {}
         placed: list[tuple[M, str]] = []
         for own, item in by_key(items, attrgetter(MEMBERS[what]), reasons).items():
-            name = space.name(own) if MEMBERS[what] == "name" else space.uri(own)
+            name = space.outer_name(own) if MEMBERS[what] == "name" else space.outer_uri(own)
             owner = self._owner(name, what)
             if owner == (connection, own):
                 placed.append((item, name))

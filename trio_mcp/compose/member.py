@@ -24,9 +24,10 @@ from ..errors import (
     Unreachable,
     without_traceback,
 )
+from ..protocol.uri.namespaces import Namespace
 from ..session.subscriptions import LISTS, Change, ChangeKind, announced_lists, filter_of
 from ..types.capabilities import declares
-from .names import Namespace, ToolFilter
+from .names import ToolFilter
 
 # A client connects again by itself, but only when a request needs it, and over HTTP it does not find out before. A group has to
 # know which tools there are, so here a task does it at once:

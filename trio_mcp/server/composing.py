@@ -139,10 +139,7 @@ class Composition(Registration):
             TypeError: it is not a server.
             RuntimeError: this server is being served.
         """
-        if server.mounts.PREFIX.fullmatch(check_str("prefix", prefix)) is None:
-            raise ValueError(
-                f"{prefix[:80]!r} is no prefix: 1 to 64 letters, digits, '_', '-' and '.'; the first is a letter or a digit"
-            )
+        server.mounts.check_prefix(check_str("prefix", prefix))
         if isinstance(other, type) or not hasattr(other, "open_mounted"):
             raise TypeError(mistake("mount()", "a Server, or a proxy of one", other))
         self._check_not_served("what is mounted")
@@ -302,7 +299,7 @@ class MountedFollower:
     def _inner(self, uri: str) -> str | None:
         found: str | None = uri
         for mount in self.path:
-            found = None if found is None else mount.inner_uri(found)
+            found = None if found is None else mount.own_uri(found)
         return found
 
 

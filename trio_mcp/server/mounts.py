@@ -22,6 +22,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar, cast
 
 from ..errors import ResourceNotFound
+from ..protocol.uri.namespaces import PREFIX, Namespace
 from ..protocol.uri.uris import MAX_URI, is_kept
 from ..runtime import Actor, Lane
 from ..session import Call
@@ -42,7 +43,6 @@ from .middleware import CallKind, CallMiddleware, CallTarget, run_layers
 T = TypeVar("T")
 B = TypeVar("B")
 
-PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 LAYERS_OF_SERVER: Final = 1000
@@ -50,11 +50,10 @@ LAYERS_OF_SERVER: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MountPoint:
-    """Where a server is mounted in another one.
+class MountPoint(Namespace):
+    """Where a server is mounted in another one, and the names that its items have there.
 
     Attributes:
-        prefix: begins the names of its items.
         server: the mounted server, which is the key of its services.
         name: of that server.
         layers: returns its middleware, the outermost first.
@@ -63,7 +62,6 @@ class MountPoint:
         fulfilled: the client capabilities that its tools need not require, because the outer server has them.
     """
 
-    prefix: str
     server: object
     name: str
     layers: Callable[[], Sequence[CallMiddleware]]
@@ -76,15 +74,7 @@ class MountPoint:
         """The mounted server, for errors."""
         return source_of((self,))
 
-    def outer_name(self, name: str) -> str:
-        """Return the name in the outer server of a tool or a prompt of the mounted one."""
-        return f"{self.prefix}_{name}"
-
-    def inner_name(self, name: str) -> str:
-        """Return the name in the mounted server of a tool or prompt that the outer one has from it."""
-        return name[len(self.prefix) + 1 :]
-
-    def outer_uri(self, uri: str) -> str:
+    def outer_uri(self, uri: str, /) -> str:
         """Return the URI, or the template, in the outer server: `notes://today` becomes `notes://prefix/today`.
 
         Raises:
@@ -95,19 +85,18 @@ class MountPoint:
                 f"{uri[:128]!r} of {self.source} cannot be mounted: it has to begin with a scheme that is written out, such as "
                 "notes://"
             )
-        scheme, rest = uri.split(":", 1)
-        slashes = "//" if rest.startswith("//") else ""
-        found = f"{scheme}:{slashes}{self.prefix}/{rest.removeprefix(slashes)}"
+        found = super(MountPoint, self).outer_uri(uri)
         if len(found) > MAX_URI:
             raise ValueError(f"{uri[:128]!r} of {self.source} is longer than {MAX_URI} characters with its prefix")
         return found
 
-    def inner_uri(self, uri: str) -> str | None:
-        """Return the URI in the mounted server; None if it is not one of that server."""
-        scheme, colon, rest = uri.partition(":")
-        slashes = "//" if rest.startswith("//") else ""
-        start = f"{slashes}{self.prefix}/"
-        return f"{scheme}:{slashes}{rest.removeprefix(start)}" if colon and rest.startswith(start) else None
+
+def check_prefix(prefix: str) -> None:
+    """Raise `ValueError` for a prefix with which no server can be mounted."""
+    if PREFIX.fullmatch(prefix) is None:
+        raise ValueError(
+            f"{prefix[:80]!r} is no prefix: 1 to 64 letters, digits, '_', '-' and '.'; the first is a letter or a digit"
+        )
 
 
 Mounts = tuple[MountPoint, ...]
@@ -216,14 +205,14 @@ def mounted_body(
 
 def inner(mount: MountPoint, kind: CallKind | None, name: str) -> str:
     if kind == "resource":
-        return mount.inner_uri(name) or name
-    return mount.inner_name(name)
+        return mount.own_uri(name) or name
+    return mount.own_name(name) or name
 
 
 def inner_uri(mounts: Mounts, uri: str) -> str:
     """Return the URI in the server that registered a resource; `uri` is that in the outermost one."""
     for mount in reversed(mounts):
-        uri = mount.inner_uri(uri) or uri
+        uri = mount.own_uri(uri) or uri
     return uri
 
 

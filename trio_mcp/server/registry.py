@@ -204,7 +204,7 @@ class Registry:
         if self.kept is not None:
             return self.kept
         for mount, inner in self.mounts.items():
-            uri_there = None if is_kept_here(uri) else mount.inner_uri(uri)
+            uri_there = None if is_kept_here(uri) else mount.own_uri(uri)
             reader = None if uri_there is None else inner.reader_of_kept(uri_there)
             if reader is not None:
                 return reader.mounted(mount)
