@@ -12,7 +12,7 @@ from programs import Programs, programs
 
 from trio_mcp import ClientGroup, Context, Server
 from trio_mcp.base.backoff import STABLE_AFTER
-from trio_mcp.compose import group, lists, member
+from trio_mcp.compose import connection, group, lists
 from trio_mcp.mcp_json.entries import ALIASES, KNOWN
 
 __all__ = ["programs"]
@@ -124,8 +124,8 @@ def test_the_page_has_every_member_of_a_file() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"up to {member.ATTEMPTS} attempts",
-        f"at most {member.BACKOFF.longest:g} seconds apart",
+        f"up to {connection.ATTEMPTS} attempts",
+        f"at most {connection.BACKOFF.longest:g} seconds apart",
         f"at most `open_timeout` seconds ({group.OPEN_TIMEOUT:g})",
         f"a connection of {STABLE_AFTER:g} seconds",
         f"`timeout` seconds ({lists.LIST_TIMEOUT:g})",

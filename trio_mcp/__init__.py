@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from .client.sync_client import SyncClient as SyncClient
     from .compose.agent.agent import run_agent as run_agent
     from .compose.agent.model_tools import list_model_tools as list_model_tools
+    from .compose.connection import ServerState as ServerState, ServerStatus as ServerStatus
     from .compose.group import ClientGroup as ClientGroup
-    from .compose.member import ServerState as ServerState, ServerStatus as ServerStatus
     from .compose.servers import GroupServer as GroupServer
     from .errors import (
         Disconnected as Disconnected,
@@ -92,7 +92,7 @@ else:
             "compose.agent.model_tools": "list_model_tools",
             # Nor does one of a single server load the group.
             "compose.group": "ClientGroup",
-            "compose.member": "ServerState ServerStatus",
+            "compose.connection": "ServerState ServerStatus",
             "compose.servers": "GroupServer",
             # Nor one of async code the other.
             "client.sync_client": "SyncClient",

@@ -29,7 +29,7 @@ from trio_mcp import (
 )
 from trio_mcp.client import Change, ConnectKeywords
 from trio_mcp.compose import agent_tools
-from trio_mcp.compose.member import ATTEMPTS, BACKOFF
+from trio_mcp.compose.connection import ATTEMPTS, BACKOFF
 from trio_mcp.errors import ConfigurationError, Disconnected, OutcomeUnknown, RemoteProtocolError, ServerUnavailable
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, error_response
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY

@@ -19,13 +19,13 @@ from ..client.requester import UNSUBSCRIBE_TIMEOUT, would_fail_again
 from ..errors import Disconnected, McpError, ServerUnavailable
 from ..session.event_loop import home_held
 from ..session.subscriptions import Change, filter_of, lists_in
-from .member import Connection
+from .member import MemberConnection
 
 logger = peer_logger("trio_mcp.client")
 
 BACKOFF: Final = Backoff(first=0.5, longest=30.0)
 
-FindResource = Callable[[str], tuple[Connection, str]]
+FindResource = Callable[[str], tuple[MemberConnection, str]]
 """Returns the server of a resource of the group, and its URI there; raises `LookupError`."""
 
 
@@ -39,7 +39,7 @@ class ResourceListener:
     """
 
     changes: Changes
-    connection: Connection
+    connection: MemberConnection
     uris: Mapping[str, str]
     on_honoured: Callable[[ResourceListener, set[str]], None]
     started: trio.Event = field(default_factory=trio.Event)
@@ -62,7 +62,7 @@ class ResourceListener:
                 await self.connection.moved()
                 continue
             except McpError as error:
-                logger.info("%s announces no changes of resources: %s", self.connection.member.name, error)
+                logger.info("%s announces no changes of resources: %s", self.connection.whose, error)
                 if would_fail_again(error):
                     self.on_honoured(self, set())
                     return
@@ -109,7 +109,7 @@ class GroupListeners(Listeners):
 
     async def begin(self, changes: Changes, /) -> None:
         nursery = self._find_nursery()
-        uris: dict[Connection, dict[str, str]] = {}
+        uris: dict[MemberConnection, dict[str, str]] = {}
         for uri in changes.wanted.resource_subscriptions or ():
             connection, own = self._find(uri)
             uris.setdefault(connection, {})[own] = uri
@@ -189,7 +189,7 @@ class GroupTasks:
         opened_in: the Trio run in which it is open.
     """
 
-    def __init__(self, connections: Collection[Connection]) -> None:
+    def __init__(self, connections: Collection[MemberConnection]) -> None:
         self._connections = connections
         self._phase = _Phase.NEW
         self._scope = trio.CancelScope()

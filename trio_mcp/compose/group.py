@@ -32,8 +32,9 @@ from ..types import (
     Reference,
 )
 from .changes import GroupListeners, GroupTasks
+from .connection import ServerState
 from .lists import GroupListing, GroupLists
-from .member import Connection, ServerState
+from .member import MemberConnection
 from .names import ToolFilter, ToolSelection, shown
 from .servers import AnyGroupServer, ForServer, GroupKeywords, OnState, as_group_servers, members_of
 
@@ -114,7 +115,7 @@ class ClientGroup(GroupListing):
         self._records = RepeatedRecords(logger)
         seconds = check_seconds("open_timeout", open_timeout, positive=True)
         self._connections = {
-            member.name: Connection(member, seconds, self._on_state, self._on_change)
+            member.name: MemberConnection(member, seconds, self._on_state, self._on_change)
             for member in members_of(as_group_servers(servers), options, for_server)
         }
         self._tasks = GroupTasks(self._connections.values())
@@ -376,14 +377,14 @@ class ClientGroup(GroupListing):
 
     # one step each
 
-    def _connection(self, server: str) -> Connection:
+    def _connection(self, server: str) -> MemberConnection:
         connection = self._connections.get(server)
         if connection is None:
             advice = nearest(server, self._connections) or f"there are {shown(self._connections)}"
             raise KeyError(f"the group has no server {server!r:.80}: {advice}")
         return connection
 
-    async def _until_connected(self, connection: Connection) -> Client:
+    async def _until_connected(self, connection: MemberConnection) -> Client:
         while True:
             _ = self._tasks.nursery
             if (client := connection.connected) is not None:

@@ -22,7 +22,8 @@ from ..session.event_loop import works_on_asyncio
 from ..types import Model, Prompt, Resource, ResourceTemplate, Tool
 from ..types.capabilities import declares
 from .agent_tools import read_tools
-from .member import Connection, ServerStatus
+from .connection import ServerStatus
+from .member import MemberConnection
 from .names import ToolFilter, ToolSelection, longest_first, shown
 
 M = TypeVar("M", bound=Model)
@@ -66,22 +67,19 @@ class GroupLists:
         filter: of the tools, by their names in the group.
     """
 
-    connections: Mapping[str, Connection]
+    connections: Mapping[str, MemberConnection]
     filter: ToolFilter
     _records: RepeatedRecords = field(default_factory=lambda: RepeatedRecords(logger, lines=5))
-    _listed: dict[Connection, dict[str, Tool]] = field(default_factory=dict[Connection, dict[str, Tool]])
+    _listed: dict[MemberConnection, dict[str, Tool]] = field(default_factory=dict[MemberConnection, dict[str, Tool]])
     """The tools that each server listed last, by its own names."""
-    _left_out: dict[Connection, LeftOut] = field(init=False)
-    _search: list[Connection] = field(init=False)
+    _left_out: dict[MemberConnection, LeftOut] = field(init=False)
+    _search: list[MemberConnection] = field(init=False)
     """In the order in which a name is looked for: a name belongs to the longest prefix that begins it."""
 
     def __post_init__(self) -> None:
         spaces = {name: connection.member.space for name, connection in self.connections.items()}
         self._search = [self.connections[name] for name in longest_first(spaces)]
-        self._left_out = {
-            connection: LeftOut(logger, f"the server {name!r} of a group")
-            for name, connection in self.connections.items()
-        }
+        self._left_out = {each: LeftOut(logger, each.whose) for each in self._search}
 
     async def tools(self, timeout: float) -> list[GroupTool]:
         """Return the tools of all servers that can be reached."""
@@ -92,7 +90,7 @@ class GroupLists:
             self._listed[connection] = {tool.name: tool for tool, _ in placed}
             self._warn_of_unmatched(connection.member.filter if tools else ToolFilter(), self._listed[connection])
             every += [name for _, name in placed]
-            named = [GroupTool(connection.member.name, tool, name) for tool, name in placed]
+            named = [GroupTool(connection.name, tool, name) for tool, name in placed]
             found += [tool for tool in named if self._allows(connection, tool)]
         if all(connection.state.status is ServerStatus.CONNECTED for connection in self._search):
             self._warn_of_unmatched(self.filter, every)
@@ -115,7 +113,7 @@ class GroupLists:
 
     # finding
 
-    def by_name(self, name: str, what: str) -> tuple[Connection, str]:
+    def by_name(self, name: str, what: str) -> tuple[MemberConnection, str]:
         """Return the server of a tool or prompt of the group, and its name there.
 
         Raises:
@@ -127,7 +125,7 @@ class GroupLists:
             raise LookupError(f"no server of the group has the {what} {name!r:.140}; {self._advice(name)}")
         return found
 
-    def by_uri(self, uri: str) -> tuple[Connection, str]:
+    def by_uri(self, uri: str) -> tuple[MemberConnection, str]:
         """Return the server of a resource of the group, and its URI there.
 
         Raises:
@@ -143,7 +141,7 @@ class GroupLists:
         advice = f"; its resources have URIs like {example!r}" if example else ""
         raise LookupError(f"no server of the group has the resource {uri!r:.140}{advice}")
 
-    async def tool(self, name: str) -> tuple[Connection, str]:
+    async def tool(self, name: str) -> tuple[MemberConnection, str]:
         """Return the server of a tool that may be called, and its name there.
 
         Raises:
@@ -156,11 +154,11 @@ class GroupLists:
             return connection, own
         if own_allowed is not False and allowed is not False:
             tool = await self._find_listed(connection, own)
-            if tool is not None and self._allows(connection, GroupTool(connection.member.name, tool, name)):
+            if tool is not None and self._allows(connection, GroupTool(connection.name, tool, name)):
                 return connection, own
         raise LookupError(f"the tool {name!r:.140} is left out of this group by its filters")
 
-    async def _find_listed(self, connection: Connection, own: str) -> Tool | None:
+    async def _find_listed(self, connection: MemberConnection, own: str) -> Tool | None:
         listed = self._listed.get(connection, {})
         if own not in listed:
             listed = by_key(await connection.ask(read_tools), attrgetter("name"), {})
@@ -171,11 +169,11 @@ class GroupLists:
 
     async def _read(
         self, kind: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float
-    ) -> dict[Connection, list[M]]:
+    ) -> dict[MemberConnection, list[M]]:
         """Return the lists of the servers that can be reached, in the order of the connections."""
-        listed: dict[Connection, list[M]] = {connection: [] for connection in self.connections.values()}
+        listed: dict[MemberConnection, list[M]] = {connection: [] for connection in self.connections.values()}
 
-        async def read_one(connection: Connection) -> None:
+        async def read_one(connection: MemberConnection) -> None:
             listed[connection] = await self._read_one(connection, kind, read, timeout)
 
         async with trio.open_nursery() as nursery:
@@ -186,7 +184,7 @@ class GroupLists:
         return listed
 
     async def _read_one(
-        self, connection: Connection, kind: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float
+        self, connection: MemberConnection, kind: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float
     ) -> list[M]:
         async def read_offered(client: Client) -> list[M]:
             return await read(client) if declares(client.server_capabilities, kind) else []
@@ -197,11 +195,10 @@ class GroupLists:
             return []
         except McpError as error:
             # One server must not take the others down.
-            name = connection.member.name
-            self._records.log("the %s of the server %s of a group could not be listed: %s", kind, name, error)
+            self._records.log("the %s of %s could not be listed: %s", kind, connection.whose, error)
             return []
 
-    def _owner(self, name: str, what: str) -> tuple[Connection, str] | None:
+    def _owner(self, name: str, what: str) -> tuple[MemberConnection, str] | None:
         """Return the server that a name or URI of the group belongs to, and what that server calls it."""
         for connection in self._search:
             space = connection.member.space
@@ -210,7 +207,7 @@ class GroupLists:
                 return connection, own
         return None
 
-    def _placed(self, connection: Connection, what: str, items: list[M]) -> list[tuple[M, str]]:
+    def _placed(self, connection: MemberConnection, what: str, items: list[M]) -> list[tuple[M, str]]:
         """Return the items of a list of a server that calls reach there, with their names or URIs in the group; log the others.
 
         A server must not pass its items off as those of another.
@@ -226,11 +223,11 @@ class GroupLists:
             elif owner is None:
                 reasons[own] = "it has no scheme that is written out, such as notes://"
             else:
-                reasons[own] = f"in the group, {name[:128]!r} belongs to the server {owner[0].member.name!r}"
+                reasons[own] = f"in the group, {name[:128]!r} belongs to the server {owner[0].name!r}"
         self._left_out[connection].note(what, reasons)
         return placed
 
-    def _allows(self, connection: Connection, tool: GroupTool) -> bool:
+    def _allows(self, connection: MemberConnection, tool: GroupTool) -> bool:
         return connection.member.filter.allows(tool.tool) and self.filter.allows(tool.renamed)
 
     def _warn_of_unmatched(self, filter: ToolFilter, names: Collection[str]) -> None:
@@ -239,7 +236,7 @@ class GroupLists:
             self._records.log("a filter of a group names the tool %s, which is not listed", name)
 
     def _advice(self, name: str) -> str:
-        servers = [connection.member.name for connection in self.connections.values()]
+        servers = [connection.name for connection in self.connections.values()]
         prefixes = [f"{connection.member.space.prefix}_" for connection in self.connections.values()]
         return nearest(name, prefixes) or f"its servers are {shown(servers)}"
 

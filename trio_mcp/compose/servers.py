@@ -15,7 +15,8 @@ from ..client.options import ConnectKeywords
 from ..mcp_json import CommandServer, HostServer, OAuthClient, UrlServer
 from ..session import ChannelServer
 from ..session.transport import ClientAuth
-from .member import Member, ServerState
+from .connection import ServerState
+from .member import Member
 from .names import ToolFilter, ToolSelection, namespaces
 
 # The keyword arguments of `ClientGroup`, as type checkers see them.

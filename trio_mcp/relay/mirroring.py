@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import trio
 
 from ..base.backoff import Backoff
 from ..base.groups import single_exception
 from ..base.logs import peer_logger
-from ..client.lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind
+from ..client import Client, ClientOptions
+from ..client.link import Link
+from ..client.lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind, Lists
+from ..compose.connection import Connection, ServerState
 from ..errors import McpError, PeerError
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..server.catalog import CHANGING, Catalog
@@ -33,7 +35,7 @@ from ..server.tools.tool import Tool
 from ..session.dropped_items import LeftOut, by_key
 from ..session.subscriptions import LISTS, Change, ChangeKind
 from ..types import (
-    ClientCapabilities,
+    Implementation,
     Model,
     Prompt as PromptModel,
     Resource as ResourceModel,
@@ -42,13 +44,13 @@ from ..types import (
     Tool as ToolModel,
 )
 from .bindings import Bindings
-from .host_links import Connect, HostLinks, close
+from .host_links import Connect, HostLinks
 from .server_client import STEP, ServerClient
 
 logger = peer_logger("trio_mcp.relay")
 
-BACKOFF: Final = Backoff(first=0.5, longest=30.0)
-"""How long to wait before the lists of a server that could not be reached are read again."""
+OPEN_SECONDS: Final = 60.0
+"""Seconds that one attempt to connect to a server for its lists may take."""
 
 PAUSES: Final = Backoff(first=1.0, longest=30.0, jitter=0.0)
 """How long to wait before a list is read again that has changed after each of the readings before."""
@@ -59,6 +61,29 @@ QUIET_SECONDS: Final = 10.0
 
 I = TypeVar("I", bound=MountableItem)  # noqa: E741
 M = TypeVar("M", bound=Model)
+
+
+class ListSource(Protocol):
+    """A client from which the lists of a server are read."""
+
+    @property
+    def lists(self) -> Lists: ...
+    @property
+    def link(self) -> Link: ...
+
+
+class Lister(Client):
+    """The client that reads the lists of a server whether or not a host is there."""
+
+    @property
+    def lists(self) -> Lists:
+        """Reads them."""
+        return self._lists
+
+    @property
+    def link(self) -> Link:
+        """The connection."""
+        return self._link
 
 
 class MirroredList(Generic[I, M]):
@@ -177,7 +202,7 @@ class Mirror:
         if capabilities.completions is not None:
             self._completions.forward = self._forward
 
-    async def read(self, kind: str, client: ServerClient, links: HostLinks) -> None:
+    async def read(self, kind: ChangeKind, client: ListSource, links: HostLinks) -> None:
         """Read a list of the server, and offer what it has now.
 
         Args:
@@ -189,7 +214,7 @@ class Mirror:
         if kind == "tools":
             tools = await listed(client, TOOLS)
             await links.learn(tools)
-            await self._tools.update(await client.learn_in_steps(tools))
+            await self._tools.update(tools)
         elif kind == "prompts":
             await self._prompts.update(await listed(client, PROMPTS))
         else:
@@ -197,7 +222,7 @@ class Mirror:
             await self._templates.update(await listed(client, RESOURCE_TEMPLATES))
 
 
-async def listed(client: ServerClient, kind: ListKind[M]) -> list[M]:
+async def listed(client: ListSource, kind: ListKind[M]) -> list[M]:
     """Return all items of a list; none if the server has no such list."""
     try:
         return await client.lists.read_all(kind)
@@ -213,7 +238,8 @@ class Pace:
     def __init__(self) -> None:
         self.due = -math.inf
         self._read_at = -math.inf
-        self._readings = 0
+        # The first reading follows no change.
+        self._readings = -1
 
     def note_change(self) -> None:
         """Note that the list has changed; one that was quiet before may be read at once."""
@@ -236,9 +262,8 @@ class Following:
         bindings: for hosts with a principal.
 
     Attributes:
-        links: the connections of the hosts; one more is opened for the lists.
+        links: the connections of the hosts; one more is kept for the lists.
         listed: set when the lists have been read once.
-        has_failed: whether the log says why they could not be read.
     """
 
     def __init__(
@@ -251,82 +276,87 @@ class Following:
         bindings: Bindings,
     ) -> None:
         self._mirror = mirror
+        self._connect = connect
+        self._nursery = nursery
         self._on_updated = on_updated
-        self._stale: dict[ChangeKind, ServerClient] = {}
+        self._stale: dict[ChangeKind, ListSource] = {}
         """From which client the lists that have changed are read, by kind."""
+        self._unread = {*LISTS}
         self._paces: dict[ChangeKind, Pace] = {kind: Pace() for kind in LISTS}
         self._news = trio.Event()
-        self._lister: ServerClient | None = None
-        self.links = HostLinks(connect, mirror.name, nursery, limit, self._on_change, bindings)
+        self._watching: Lister | None = None
+        self.links = HostLinks(connect, mirror.name, nursery, limit, self._on_host_change, bindings)
         self.listed = trio.Event()
-        self.has_failed = False
+        self._connection: Connection[Lister] = Connection(
+            mirror.name, mirror.left_out.whose, self._make_lister, OPEN_SECONDS, self._on_state, self._on_change
+        )
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the log says why the server is not connected."""
+        return self._connection.state.error is not None
 
     async def run(self) -> None:
-        """Read the lists, follow their changes, and reconnect when the connection has ended; runs until cancelled."""
-        failures = 0
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._read_stale)
-            while True:
-                try:
-                    await self._follow()
-                    failures = 0
-                except Exception as error:
-                    level = logging.INFO if failures else logging.WARNING
-                    why = single_exception(error)
-                    # The place is of interest if the failure is neither an answer of the server nor an error of the system.
-                    trace = None if isinstance(why, McpError | OSError) else why
-                    text = "the lists of %s cannot be read, which is tried again: %s"
-                    logger.log(level, text, self._mirror.left_out.whose, why, exc_info=trace)
-                    failures += 1
-                    self.has_failed = True
-                await trio.sleep(BACKOFF.delay(failures))
+        """Stay connected to the server, and read its lists when they may have changed; runs until cancelled."""
+        self._nursery.start_soon(self._read_stale)
+        await self._connection.keep()
 
-    async def _follow(self) -> None:
-        """Connect, read the lists, and follow their changes until the connection ends."""
-        client = self._lister = self.links.make_client(ClientCapabilities(), None)
-        await client.link.open()
+    def _make_lister(self, on_lost: Callable[[str], None]) -> Lister:
+        info = Implementation(name="unnamed", version="0")
+        return Lister(self._connect(), ClientOptions(info=info, on_disconnect=on_lost))
+
+    def _on_state(self, _state: ServerState) -> None:
+        """Read all lists of a server that was connected to, and follow the resources that hosts have subscribed to."""
+        client = self._connection.connected
+        if client is None:
+            return
+        self._mirror.declare(client.server_capabilities)
+        for kind in LISTS:
+            self._add_stale(client, kind)
+        if client is not self._watching:
+            self._watching = client
+            self._nursery.start_soon(self._watch, client, [*self.links.followed])
+
+    async def _watch(self, client: Lister, uris: list[str]) -> None:
         try:
-            self._mirror.declare(client.link.facts.capabilities)
-            self.links.watch_all(client)
-            changes = client.list_changes()
-            # A modern server that announces nothing has nothing to subscribe to.
-            if not changes.wanted.wire() and not client.link.dialect.can_reopen:
-                await self._read(client, LISTS)
-                self.listed.set()
-                await trio.sleep_forever()
-            async with changes:
-                await self._read(client, LISTS)
-                self.listed.set()
-                async for change in changes:
-                    self._note_stale(client, change.kind)
+            if uris:
+                async with client.listen(uris=uris) as changes:
+                    async for change in changes:
+                        self._on_updated(change.uri or "")
         except McpError as error:
-            if client.link.is_connected:
-                raise
-            logger.info("the connection to %s has ended: %s", self._mirror.left_out.whose, error)
-        finally:
-            await close(client)  # noqa: ASYNC102  it is shielded and bounded itself
+            logger.info("changes of %s do not reach its hosts: %s", self._mirror.left_out.whose, error)
 
-    def _on_change(self, client: ServerClient, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
+        client = self._connection.connected
+        if client is not None:
+            self._note_stale(client, change.kind)
+
+    def _on_host_change(self, client: ServerClient, change: Change) -> None:
         if change.uri is not None:
             self._on_updated(change.uri)
-        elif client is not self._lister:
+        else:
             # From the client that was notified: a command runs a process for each, and only this one may have a new list.
             self._note_stale(client, change.kind)
 
-    def _note_stale(self, client: ServerClient, kind: ChangeKind) -> None:
+    def _note_stale(self, client: ListSource, kind: ChangeKind) -> None:
         self._paces[kind].note_change()
+        self._add_stale(client, kind)
+
+    def _add_stale(self, client: ListSource, kind: ChangeKind) -> None:
         self._stale[kind] = client
         self._news.set()
 
-    async def _read(self, client: ServerClient, kinds: Iterable[str]) -> None:
-        for kind in kinds:
-            try:
-                await self._mirror.read(kind, client, self.links)
-            except McpError as error:
-                if not client.link.is_connected:
-                    raise
-                # The other lists may still be readable.
-                logger.warning("the %s of %s cannot be listed: %s", kind, self._mirror.left_out.whose, error)
+    async def _read(self, client: ListSource, kind: ChangeKind) -> None:
+        try:
+            await self._mirror.read(kind, client, self.links)
+        except McpError as error:
+            if not client.link.is_connected:
+                raise
+            # The other lists may still be readable.
+            logger.warning("the %s of %s cannot be listed: %s", kind, self._mirror.left_out.whose, error)
+        self._unread.discard(kind)
+        if not self._unread:
+            self.listed.set()
 
     async def _read_stale(self) -> None:
         """Read the lists that have changed, each when its pace allows it; until cancelled."""
@@ -341,12 +371,12 @@ class Following:
                 continue
             client = self._stale.pop(kind)
             try:
-                await self._read(client, [kind])
+                await self._read(client, kind)
             except Exception as error:  # noqa: BLE001  whatever a server in this process raises; the next change may be read
                 why = single_exception(error)
                 logger.info("the %s of %s were not listed again: %s", kind, self._mirror.left_out.whose, why)
                 # The connection of a host may end before its list is read. The lister reads all lists when it connects again.
-                lister = self._lister
+                lister = self._connection.connected
                 if lister is not None and lister is not client and not client.link.is_connected:
                     self._note_stale(lister, kind)
                     continue

@@ -15,7 +15,7 @@ from serving import IMPORTS, HttpProcess, http_process
 
 from trio_mcp import ClientGroup, GroupServer, ServerState, ServerStatus
 from trio_mcp.base.backoff import Backoff
-from trio_mcp.compose import member
+from trio_mcp.compose import connection
 from trio_mcp.compose.servers import Target
 from trio_mcp.errors import OutcomeUnknown, ServerUnavailable
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
@@ -29,7 +29,7 @@ eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
 @pytest.fixture
 def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let attempts follow each other quickly: how long they are apart is tested in virtual time."""
-    monkeypatch.setattr(member, "BACKOFF", Backoff(first=0.05, longest=0.2))
+    monkeypatch.setattr(connection, "BACKOFF", Backoff(first=0.05, longest=0.2))
 
 
 class Seen:
