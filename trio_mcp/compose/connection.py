@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
@@ -101,7 +101,8 @@ class Connection(Generic[C]):
         make: returns a client that is not open; it calls the function when its connection is lost.
         open_timeout: seconds that one attempt may take.
         on_state: called with each new state.
-        on_change: called with each change of a list, or of the whole server: it was lost, or is back.
+        on_change: called with each change that the server announces, and with one of each list when it was lost, or is back.
+        uris: returns those of the resources to follow, each time that the server was connected to.
 
     Attributes:
         name, whose: of the server; see the arguments.
@@ -117,6 +118,7 @@ class Connection(Generic[C]):
         open_timeout: float,
         on_state: Callable[[ServerState], None],
         on_change: Callable[[Change], None],
+        uris: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.name = name
         self.state = ServerState(name, ServerStatus.CONNECTING)
@@ -126,6 +128,7 @@ class Connection(Generic[C]):
         self._open_timeout = open_timeout
         self._on_state = on_state
         self._on_change = on_change
+        self._uris = uris
         self._moved = trio.Event()
         self._lost = trio.Event()
         self._client: C | None = None
@@ -230,21 +233,24 @@ class Connection(Generic[C]):
     async def _follow(self, client: C) -> None:
         """Follow the changes of the server while its client works."""
         self._client = client
-        listening = trio.Event()
+        while True:
+            await self._follow_until_lost(client)
+            if not await self._is_reached_again(client):
+                return
+
+    async def _follow_until_lost(self, client: C) -> None:
+        # Nothing else connects again meanwhile: a subscription that is open does so, with delays of its own.
+        self._lost, listening = trio.Event(), trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen, client, listening)
             # What is listed before its changes are followed may change without a sign of it.
             with trio.move_on_after(LISTEN_SECONDS):
                 await listening.wait()
-            self._connected()
-            # It may have ended before this task ran.
             if not client.is_open:
                 self._lose(Disconnected("the connection ended"))
-            while True:
-                await self._lost.wait()
-                if not await self._is_reached_again(client):
-                    break
+            elif not self._lost.is_set():
                 self._connected()
+            await self._lost.wait()
             nursery.cancel_scope.cancel()
 
     async def _is_reached_again(self, client: C) -> bool:
@@ -276,14 +282,14 @@ class Connection(Generic[C]):
     # changes
 
     async def _listen(self, client: C, listening: trio.Event) -> None:
-        """Pass on the changes of the lists that the server announces, and set the event when that has begun, or cannot."""
-        kinds = announced_lists(filter_of(LISTS), client.server_capabilities)
+        """Pass on the changes that the server announces, and set the event when that has begun, or cannot."""
+        kinds, uris = announced_lists(filter_of(LISTS), client.server_capabilities), [*self._uris()]
         losses = 0
-        while kinds and client.is_open:
+        while (kinds or uris) and client.is_open:
             begun_at = math.inf
             try:
                 changes = client.listen(
-                    tools="tools" in kinds, prompts="prompts" in kinds, resources="resources" in kinds
+                    tools="tools" in kinds, prompts="prompts" in kinds, resources="resources" in kinds, uris=uris
                 )
                 async with changes:
                     begun_at = trio.current_time()
@@ -293,11 +299,12 @@ class Connection(Generic[C]):
                     listening.set()
                     async for change in changes:
                         self._on_change(change)
-            except McpError as error:
-                if begun_at == math.inf and would_fail_again(error):
-                    logger.info("%s announces no changes: %s", self.whose, error)
-                    break
+            except Disconnected as error:
                 self._lose_with(client, error)
+            except McpError as error:
+                logger.info("%s announces no changes: %s", self.whose, error)
+                if begun_at == math.inf and would_fail_again(error):
+                    break
             listening.set()
             losses = 1 if trio.current_time() - begun_at >= STABLE_AFTER else losses + 1
             await trio.sleep(BACKOFF.delay(losses - 1))
@@ -324,11 +331,11 @@ class Connection(Generic[C]):
             self._lose(why)
 
     def _lose(self, why: Exception) -> None:
-        if self.state.status is not ServerStatus.CONNECTED:
+        if self._lost.is_set() or self.state.status is ServerStatus.CLOSED:
             return
         # A server that is lost again soon is not stable: the delays go on growing.
-        stable = trio.current_time() - self._connected_at >= STABLE_AFTER
-        self._failures = 0 if stable else self._failures + 1
+        is_stable = self.connected is not None and trio.current_time() - self._connected_at >= STABLE_AFTER
+        self._failures = 0 if is_stable else self._failures + 1
         self._move(self._while_lost(), why)
         self._lost.set()
 
@@ -344,7 +351,6 @@ class Connection(Generic[C]):
 
     def _connected(self) -> None:
         self._connected_at = trio.current_time()
-        self._lost = trio.Event()
         self._move(ServerStatus.CONNECTED)
         self.tried.set()
 

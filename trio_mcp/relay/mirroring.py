@@ -284,11 +284,16 @@ class Following:
         self._unread = {*LISTS}
         self._paces: dict[ChangeKind, Pace] = {kind: Pace() for kind in LISTS}
         self._news = trio.Event()
-        self._watching: Lister | None = None
         self.links = HostLinks(connect, mirror.name, nursery, limit, self._on_host_change, bindings)
         self.listed = trio.Event()
         self._connection: Connection[Lister] = Connection(
-            mirror.name, mirror.left_out.whose, self._make_lister, OPEN_SECONDS, self._on_state, self._on_change
+            mirror.name,
+            mirror.left_out.whose,
+            self._make_lister,
+            OPEN_SECONDS,
+            self._on_state,
+            self._on_change,
+            lambda: self.links.followed,
         )
 
     @property
@@ -306,29 +311,19 @@ class Following:
         return Lister(self._connect(), ClientOptions(info=info, on_disconnect=on_lost))
 
     def _on_state(self, _state: ServerState) -> None:
-        """Read all lists of a server that was connected to, and follow the resources that hosts have subscribed to."""
+        """Read all lists of a server that was connected to."""
         client = self._connection.connected
         if client is None:
             return
         self._mirror.declare(client.server_capabilities)
         for kind in LISTS:
             self._add_stale(client, kind)
-        if client is not self._watching:
-            self._watching = client
-            self._nursery.start_soon(self._watch, client, [*self.links.followed])
-
-    async def _watch(self, client: Lister, uris: list[str]) -> None:
-        try:
-            if uris:
-                async with client.listen(uris=uris) as changes:
-                    async for change in changes:
-                        self._on_updated(change.uri or "")
-        except McpError as error:
-            logger.info("changes of %s do not reach its hosts: %s", self._mirror.left_out.whose, error)
 
     def _on_change(self, change: Change) -> None:
         client = self._connection.connected
-        if client is not None:
+        if change.uri is not None:
+            self._on_updated(change.uri)
+        elif client is not None:
             self._note_stale(client, change.kind)
 
     def _on_host_change(self, client: ServerClient, change: Change) -> None:

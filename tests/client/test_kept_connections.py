@@ -1,0 +1,182 @@
+"""What happens when a server is lost that others are offered with: the same in a group of clients and behind a mounted proxy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import pytest
+import trio
+from naming import unnamed
+from programs import Programs, programs
+
+from trio_mcp import Client, ClientGroup, MessageFacts, Server, proxy
+from trio_mcp.client.changes import Changes
+from trio_mcp.client.subscriptions import ListenStreams
+from trio_mcp.compose.connection import ATTEMPTS, BACKOFF, LISTEN_SECONDS
+from trio_mcp.errors import RemoteProtocolError
+
+__all__ = ["programs"]
+
+BOUND = 1000.0
+WAYS = ("group", "mounted")
+
+every_way = pytest.mark.parametrize("way", WAYS)
+both_eras = pytest.mark.parametrize("mode", ["legacy", "modern"])
+
+Names: TypeAlias = Callable[[], Awaitable[list[str]]]
+
+
+@asynccontextmanager
+async def offered(way: str, programs: Programs, **options: Any) -> AsyncIterator[Names]:
+    """Offer the servers, which run as commands, and yield what returns the names of their tools; nothing else is requested."""
+    with trio.fail_after(BOUND):
+        if way == "group":
+            async with ClientGroup({name: [name] for name in programs.servers}, **options) as group:
+                yield lambda: named(group)
+            return
+        outer = Server("outer")
+        for name in programs.servers:
+            outer.mount(name, proxy([name]))
+        async with Client.connect(outer) as client:
+            yield lambda: named(client)
+
+
+async def named(client: Client | ClientGroup) -> list[str]:
+    return sorted(tool.name for tool in await client.list_tools())
+
+
+def only(mode: str, server: Server) -> Server:
+    """Let a server speak one era."""
+    refused = "server/discover" if mode == "legacy" else "initialize"
+
+    @server.message_middleware
+    def refuse(message: MessageFacts) -> None:
+        if message.method == refused:
+            raise RemoteProtocolError(refused, code=-32601 if mode == "legacy" else -32022)
+
+    return server
+
+
+def add(server: Server, name: str) -> None:
+    async def say() -> str:
+        return name
+
+    server.add_tool(say, name=name)
+
+
+def two(programs: Programs, mode: str = "modern") -> None:
+    programs.servers = {name: only(mode, Server(name)) for name in ("files", "weather")}
+    for server in programs.servers.values():
+        add(server, "old")
+
+
+@every_way
+@both_eras
+async def test_a_server_that_was_lost_is_connected_to_at_once_and_listed_again(
+    way: str, mode: str, programs: Programs
+) -> None:
+    two(programs, mode)
+    async with offered(way, programs) as names:
+        assert await names() == ["files_old", "weather_old"]
+        await trio.sleep(60)
+        another = only(mode, Server("files"))
+        add(another, "new")
+        programs.servers["files"] = another
+        await programs.kill("files")
+        await trio.sleep(1)
+        assert programs.starts == {"files": 2, "weather": 1}
+        assert await names() == ["files_new", "weather_old"]
+
+
+@every_way
+async def test_a_server_that_speaks_another_era_when_it_is_back_is_connected_to(way: str, programs: Programs) -> None:
+    two(programs, "modern")
+    async with offered(way, programs) as names:
+        await trio.sleep(60)
+        another = only("legacy", Server("files"))
+        add(another, "legacy")
+        programs.servers["files"] = another
+        await programs.kill("files")
+        await trio.sleep(60)
+        assert await names() == ["files_legacy", "weather_old"]
+
+
+@every_way
+@both_eras
+async def test_a_server_that_stays_away_is_tried_ever_more_seldom_and_takes_no_other_down(
+    way: str, mode: str, programs: Programs, caplog: pytest.LogCaptureFixture
+) -> None:
+    two(programs, mode)
+    async with offered(way, programs) as names:
+        await trio.sleep(60)
+        programs.broken["files"] = OSError("no power")
+        lost_at = trio.current_time()
+        await programs.kill("files")
+        await trio.sleep(300)
+        assert "weather_old" in await names()
+        times = [lost_at, *[time for time in programs.started_at["files"] if time > lost_at]]
+        assert ATTEMPTS < len(times) < 300 / (BACKOFF.longest * (1 - BACKOFF.jitter)) + ATTEMPTS + 5
+        del programs.broken["files"]
+        await trio.sleep(BACKOFF.longest + 5)
+        assert await names() == ["files_old", "weather_old"]
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [unnamed(text, "files", "no power") for text in warnings].count([]) == 1
+
+
+@every_way
+async def test_a_server_that_answers_nothing_is_tried_again_and_takes_no_other_down(
+    way: str, programs: Programs, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Silent(Server):
+        async def serve_channel(self, *_arguments: Any, **_options: Any) -> None:
+            await trio.sleep_forever()
+
+    two(programs)
+    answering, programs.servers["files"] = programs.servers["files"], Silent("files")
+    async with offered(way, programs) as names:
+        assert await names() == ["weather_old"]
+        await trio.sleep(200)
+        assert programs.starts["files"] > 1
+        programs.servers["files"] = answering
+        await trio.sleep(200)
+        assert await names() == ["files_old", "weather_old"]
+    assert any(not unnamed(record.getMessage(), "files") for record in caplog.records)
+
+
+@every_way
+async def test_a_server_is_listed_when_its_changes_are_followed(way: str, programs: Programs) -> None:
+    received: list[str] = []
+    two(programs)
+    programs.servers["files"].message_middleware(lambda message: received.append(message.method or ""))
+    async with offered(way, programs) as names:
+        await names()
+    assert received.index("subscriptions/listen") < received.index("tools/list")
+
+
+@every_way
+async def test_a_list_that_changed_before_its_changes_were_followed_is_read_again(
+    way: str, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, goes_on = ListenStreams.begin, trio.Event()
+
+    async def begin_late(self: ListenStreams, changes: Changes) -> None:
+        await goes_on.wait()
+        await begin(self, changes)
+
+    monkeypatch.setattr(ListenStreams, "begin", begin_late)
+    seen: list[str] = []
+    two(programs)
+    options = {"on_change": lambda change: seen.append(change.kind)} if way == "group" else {}
+    async with offered(way, programs, **options) as names:
+        await trio.sleep(LISTEN_SECONDS)
+        assert await names() == ["files_old", "weather_old"]
+        add(programs.servers["files"], "new")
+        await trio.sleep(1)
+        assert seen == []
+        goes_on.set()
+        await trio.sleep(1)
+        assert await names() == ["files_new", "files_old", "weather_old"]
+        assert way != "group" or "tools" in seen
