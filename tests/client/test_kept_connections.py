@@ -21,6 +21,8 @@ from trio_mcp.errors import RemoteProtocolError
 __all__ = ["programs"]
 
 BOUND = 1000.0
+MOST_ATTEMPTS = 300 / (BACKOFF.longest * (1 - BACKOFF.jitter)) + 10
+"""In 300 seconds, if one back-off alone decides when to connect."""
 WAYS = ("group", "mounted")
 
 every_way = pytest.mark.parametrize("way", WAYS)
@@ -118,7 +120,7 @@ async def test_a_server_that_stays_away_is_tried_ever_more_seldom_and_takes_no_o
         await trio.sleep(300)
         assert "weather_old" in await names()
         times = [lost_at, *[time for time in programs.started_at["files"] if time > lost_at]]
-        assert ATTEMPTS < len(times) < 300 / (BACKOFF.longest * (1 - BACKOFF.jitter)) + ATTEMPTS + 5
+        assert ATTEMPTS < len(times) < MOST_ATTEMPTS
         del programs.broken["files"]
         await trio.sleep(BACKOFF.longest + 5)
         assert await names() == ["files_old", "weather_old"]
@@ -180,3 +182,23 @@ async def test_a_list_that_changed_before_its_changes_were_followed_is_read_agai
         await trio.sleep(1)
         assert await names() == ["files_new", "files_old", "weather_old"]
         assert way != "group" or "tools" in seen
+
+
+@both_eras
+async def test_a_subscription_to_a_resource_does_not_connect_while_the_server_is_away(
+    mode: str, programs: Programs
+) -> None:
+    two(programs, mode)
+    server = programs.servers["files"]
+    server.add_resource("note://one", lambda: "one")
+    async with ClientGroup({"files": ["files"]}) as group, group.listen(uris=["note://files/one"]) as changes:
+        await trio.sleep(60)
+        programs.broken["files"] = OSError("no power")
+        lost_at = trio.current_time()
+        await programs.kill("files")
+        await trio.sleep(300)
+        assert len([time for time in programs.started_at["files"] if time > lost_at]) < MOST_ATTEMPTS
+        del programs.broken["files"]
+        assert (await anext(changes)).uri == "note://files/one"
+        server.resource_updated("note://one")
+        assert (await anext(changes)).uri == "note://files/one"

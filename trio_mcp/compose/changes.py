@@ -72,18 +72,19 @@ class ResourceListener:
 
     async def _listen(self) -> None:
         client, space = await self.connection.client(), self.connection.member.space
-        async with client.listen(uris=[*self.uris]) as changes:
-            honoured = {uri for uri in changes.honoured.resource_subscriptions or () if uri in self.uris}
-            self.on_honoured(self, honoured)
-            # Changes between two connections were not announced, so each resource may have changed.
-            if self.started.is_set():
-                for uri in honoured:
-                    self.changes.offer(Change("updated", self.uris[uri]))
-            self._losses = 0
-            self.started.set()
-            async for change in changes:
-                if change.uri is not None:
-                    self.changes.offer(Change(change.kind, space.outer_uri(change.uri)))
+        with self.connection.until_lost():
+            async with client.listen(uris=[*self.uris]) as changes:
+                honoured = {uri for uri in changes.honoured.resource_subscriptions or () if uri in self.uris}
+                self.on_honoured(self, honoured)
+                # Changes between two connections were not announced, so each resource may have changed.
+                if self.started.is_set():
+                    for uri in honoured:
+                        self.changes.offer(Change("updated", self.uris[uri]))
+                self._losses = 0
+                self.started.set()
+                async for change in changes:
+                    if change.uri is not None:
+                        self.changes.offer(Change(change.kind, space.outer_uri(change.uri)))
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
@@ -41,9 +42,12 @@ from ..types.capabilities import declares
 #   CLOSED         nothing any more
 #
 # A call waits while the server is CONNECTING, so that the restart of a server is a delay and no error, and fails at once while
-# it is UNAVAILABLE. After a loss an attempt is a ping of the same client, which opens its connection or session again and
-# restores its subscriptions. Another client is opened only if that one cannot go on: it has ended, or the server rejects what it
-# sends, as one of another era does.
+# it is UNAVAILABLE. After a loss an attempt is a ping of the same client, which opens its connection or session again. Another
+# client is opened only if that one cannot go on: it has ended, or the server rejects what it sends, as one of another era does.
+#
+# Nothing else connects meanwhile, so that one back-off decides how often: subscriptions end with the connection (`until_lost`),
+# and are made again in the next one. A server counts as CONNECTED when its changes are followed: what is listed before may change
+# without a sign of it.
 
 
 C = TypeVar("C", bound=Client)
@@ -131,6 +135,7 @@ class Connection(Generic[C]):
         self._uris = uris
         self._moved = trio.Event()
         self._lost = trio.Event()
+        self._until_lost: set[trio.CancelScope] = set()
         self._client: C | None = None
         self._connected_at = -math.inf
         self._failures = 0
@@ -152,7 +157,7 @@ class Connection(Generic[C]):
         """Return the client, after waiting while the server is being connected to.
 
         Raises:
-            ServerUnavailable: it cannot be reached, or the group was closed.
+            ServerUnavailable: it cannot be reached, or the connection was closed.
         """
         while self.state.status is ServerStatus.CONNECTING:
             await self._moved.wait()
@@ -197,6 +202,18 @@ class Connection(Generic[C]):
         """Wait for the next state."""
         await self._moved.wait()
 
+    @contextmanager
+    def until_lost(self) -> Iterator[None]:
+        """Cancel the block when the connection is lost: a subscription that stays open connects again, with other delays."""
+        with trio.CancelScope() as scope:
+            self._until_lost.add(scope)
+            if self._lost.is_set():
+                scope.cancel()
+            try:
+                yield
+            finally:
+                self._until_lost.discard(scope)
+
     # the task
 
     async def keep(self) -> None:
@@ -239,11 +256,9 @@ class Connection(Generic[C]):
                 return
 
     async def _follow_until_lost(self, client: C) -> None:
-        # Nothing else connects again meanwhile: a subscription that is open does so, with delays of its own.
         self._lost, listening = trio.Event(), trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen, client, listening)
-            # What is listed before its changes are followed may change without a sign of it.
             with trio.move_on_after(LISTEN_SECONDS):
                 await listening.wait()
             if not client.is_open:
@@ -251,7 +266,6 @@ class Connection(Generic[C]):
             elif not self._lost.is_set():
                 self._connected()
             await self._lost.wait()
-            nursery.cancel_scope.cancel()
 
     async def _is_reached_again(self, client: C) -> bool:
         """Ping the server until it answers; return False if another client is needed for it."""
@@ -282,8 +296,13 @@ class Connection(Generic[C]):
     # changes
 
     async def _listen(self, client: C, listening: trio.Event) -> None:
-        """Pass on the changes that the server announces, and set the event when that has begun, or cannot."""
-        kinds, uris = announced_lists(filter_of(LISTS), client.server_capabilities), [*self._uris()]
+        """Pass on the changes that the server announces, until it is lost; set the event when that has begun, or cannot."""
+        kinds = announced_lists(filter_of(LISTS), client.server_capabilities)
+        with self.until_lost():
+            await self._keep_listening(client, kinds, [*self._uris()], listening)
+        listening.set()
+
+    async def _keep_listening(self, client: C, kinds: list[ChangeKind], uris: list[str], listening: trio.Event) -> None:
         losses = 0
         while (kinds or uris) and client.is_open:
             begun_at = math.inf
@@ -308,7 +327,6 @@ class Connection(Generic[C]):
             listening.set()
             losses = 1 if trio.current_time() - begun_at >= STABLE_AFTER else losses + 1
             await trio.sleep(BACKOFF.delay(losses - 1))
-        listening.set()
 
     def _offer_all(self, kinds: list[ChangeKind]) -> None:
         for kind in kinds:
@@ -338,6 +356,8 @@ class Connection(Generic[C]):
         self._failures = 0 if is_stable else self._failures + 1
         self._move(self._while_lost(), why)
         self._lost.set()
+        for scope in self._until_lost:
+            scope.cancel()
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
