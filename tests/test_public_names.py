@@ -15,7 +15,7 @@ from public_names import documented, explained_in, names_of, packages, page_of
 ROOT = Path(__file__).parents[1]
 
 INTERNAL = re.compile(
-    r"trio_mcp\.(bridge|protocol|cli|model_formats|relay|runtime|scripts|telemetry)(\..*)?|trio_mcp_transports\.(asgi|httpx|stdio)(\..*)?"
+    r"trio_mcp\.(bridge|protocol|cli|mcp_json|model_formats|relay|runtime|scripts|telemetry)(\..*)?|trio_mcp_transports\.(asgi|httpx|stdio)(\..*)?"
     r"|trio_mcp\.(client|server|session|testing\.mock)\..*|trio_mcp\.testing\.(mock|interruptions|contract\.(groups|store))|trio_mcp_transports\.http\..*"
 )
 """Packages whose names are for our other packages. What is public in them is listed by a package above."""

@@ -67,7 +67,7 @@ PACKAGES: Final = (
     "trio_mcp.providers",
     "trio_mcp.openapi",
     "trio_mcp.stores",
-    "trio_mcp.mcp_json",
+    "trio_mcp.compose",
     "trio_mcp_transports.http",
     "trio_mcp.server",
     "trio_mcp.client",

@@ -11,7 +11,8 @@ from on_asyncio import BOUND
 
 import trio_mcp
 from trio_mcp import Client, ClientGroup, ClientTask, GroupServer, Server
-from trio_mcp.client import Changes, ModelTools, TaskChanges
+from trio_mcp.client import Changes, TaskChanges
+from trio_mcp.compose import ModelTools
 from trio_mcp.session.event_loop import iterates_on_asyncio, works_on_asyncio
 from trio_mcp_transports import http
 from trio_mcp_transports.http import McpApp, McpApps

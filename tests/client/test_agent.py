@@ -14,8 +14,8 @@ from scripted import OFFERS, as_legacy, as_modern, conversation
 from scripted_model import ScriptedModel, StreamingModel, answer, results_in, use
 
 from trio_mcp import Client, Context, Image, Server, accept, run_agent
-from trio_mcp.client import AgentCall, agent_tools
-from trio_mcp.client.agent_tools import model_name
+from trio_mcp.compose import AgentCall, agent_tools
+from trio_mcp.compose.agent_tools import model_name
 from trio_mcp.errors import (
     ConfigurationError,
     Disconnected,
@@ -25,9 +25,6 @@ from trio_mcp.errors import (
     RemoteProtocolError,
     RequestTimeout,
 )
-from trio_mcp.compose import agent_tools
-from trio_mcp.compose.agent_tools import model_name
-from trio_mcp.errors import ConfigurationError, Disconnected, ProviderErrorKind, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.session.token_usage import MAX_CALLS, TokenUsage
 from trio_mcp.types import (

@@ -11,7 +11,7 @@ from programs import Programs, programs
 from scripted_model import ScriptedModel, results_in, use
 
 from trio_mcp import Client, ClientGroup, Context, Server, ServerState, ServerStatus, list_model_tools, run_agent
-from trio_mcp.client import AgentCall, ModelTools
+from trio_mcp.compose import AgentCall, ModelTools
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.types import ProgressNotificationParams, TextContent, Tool, ToolResultContent
 

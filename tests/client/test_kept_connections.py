@@ -12,11 +12,12 @@ import trio
 from naming import unnamed
 from programs import Programs, programs
 
-from trio_mcp import Client, ClientGroup, MessageFacts, Server, proxy
+from trio_mcp import Client, ClientGroup, Server, proxy
 from trio_mcp.client.changes import Changes
 from trio_mcp.client.subscriptions import ListenStreams
 from trio_mcp.compose.connection import ATTEMPTS, BACKOFF, LISTEN_SECONDS
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.session import MessageFacts
 
 __all__ = ["programs"]
 

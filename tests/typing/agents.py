@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import assert_type
 
 from trio_mcp import Client, SamplingProvider, run_agent
-from trio_mcp.client import AgentCall, AgentResult
+from trio_mcp.compose import AgentCall, AgentResult
 from trio_mcp.errors import SampleRefused
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.types import (

@@ -415,10 +415,7 @@ class ServerSession:
             ):
                 return None
         own_method = SESSION_METHODS.get(method)
-        if own_method is not None:
-            answer = own_method(self._state, model_of(params), facts)
-        else:
-            answer = self._route(facts, params)
+        answer = self._route(facts, params) if own_method is None else own_method(self._state, model_of(params), facts)
         if not isinstance(answer, Plan):
             if isinstance(answer, Encoded):
                 return answer

@@ -42,7 +42,7 @@ from ..stores import open_store
 from ..stores.opening import VARIABLE as STORE_VARIABLE
 from ..types import Implementation, Model, ServerCapabilities, declares
 from . import tasks
-from .calls.call import Plan, PlainRoute, RequestCheck, Route
+from .calls.call import PlainRoute, Plan, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
 from .calls.services import CallOffers, CallServices

@@ -203,7 +203,9 @@ class Telemetry:
             if len(self._first_legs) > MOST_LEGS:
                 del self._first_legs[next(iter(self._first_legs))]
 
-    def _request(self, role: Role, method: str, params: Params, version: str, network: Mapping[str, Value]) -> Operation:
+    def _request(
+        self, role: Role, method: str, params: Params, version: str, network: Mapping[str, Value]
+    ) -> Operation:
         target = target_of(method, params)
         attributes = request_attributes(method, target, version, network)
         operation = Operation(self, role, f"{method} {target}" if target else method, attributes)

@@ -607,5 +607,6 @@ class PlainRoute(partial["Model | Encoded | Plan"]):
     What is around a route, such as middleware, is another route, which gets models.
     """
 
+
 RequestCheck: TypeAlias = Callable[[RequestFacts, Model], None]
 """Compares a request with its HTTP headers, also one that carries a call forward. Raises `ProtocolError` to reject."""
