@@ -114,6 +114,25 @@ class Connection(Generic[C]):
         tried: set when the first attempt has ended, well or not.
     """
 
+    __slots__ = (
+        "_client",
+        "_connected_at",
+        "_failures",
+        "_lost",
+        "_make",
+        "_moved",
+        "_on_change",
+        "_on_state",
+        "_open_timeout",
+        "_until_lost",
+        "_unused",
+        "_uris",
+        "name",
+        "state",
+        "tried",
+        "whose",
+    )
+
     def __init__(
         self,
         name: str,
@@ -135,7 +154,7 @@ class Connection(Generic[C]):
         self._uris = uris
         self._moved = trio.Event()
         self._lost = trio.Event()
-        self._until_lost: set[trio.CancelScope] = set()
+        self._until_lost: list[trio.CancelScope] = []
         self._client: C | None = None
         self._connected_at = -math.inf
         self._failures = 0
@@ -206,13 +225,11 @@ class Connection(Generic[C]):
     def until_lost(self) -> Iterator[None]:
         """Cancel the block when the connection is lost: a subscription that stays open connects again, with other delays."""
         with trio.CancelScope() as scope:
-            self._until_lost.add(scope)
-            if self._lost.is_set():
-                scope.cancel()
+            self._until_lost.append(scope)
             try:
                 yield
             finally:
-                self._until_lost.discard(scope)
+                self._until_lost.remove(scope)
 
     # the task
 
@@ -250,22 +267,17 @@ class Connection(Generic[C]):
     async def _follow(self, client: C) -> None:
         """Follow the changes of the server while its client works."""
         self._client = client
-        while True:
-            await self._follow_until_lost(client)
-            if not await self._is_reached_again(client):
-                return
-
-    async def _follow_until_lost(self, client: C) -> None:
-        self._lost, listening = trio.Event(), trio.Event()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._listen, client, listening)
-            with trio.move_on_after(LISTEN_SECONDS):
-                await listening.wait()
-            if not client.is_open:
-                self._lose(Disconnected("the connection ended"))
-            elif not self._lost.is_set():
-                self._connected()
-            await self._lost.wait()
+        is_reached = True
+        while is_reached:
+            self._lost = trio.Event()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._listen, client)
+                with trio.move_on_after(LISTEN_SECONDS):
+                    await self._moved.wait()
+                self._connected(client)
+                await self._lost.wait()
+                nursery.cancel_scope.cancel()
+            is_reached = await self._is_reached_again(client)
 
     async def _is_reached_again(self, client: C) -> bool:
         """Ping the server until it answers; return False if another client is needed for it."""
@@ -295,14 +307,9 @@ class Connection(Generic[C]):
 
     # changes
 
-    async def _listen(self, client: C, listening: trio.Event) -> None:
-        """Pass on the changes that the server announces, until it is lost; set the event when that has begun, or cannot."""
-        kinds = announced_lists(filter_of(LISTS), client.server_capabilities)
-        with self.until_lost():
-            await self._keep_listening(client, kinds, [*self._uris()], listening)
-        listening.set()
-
-    async def _keep_listening(self, client: C, kinds: list[ChangeKind], uris: list[str], listening: trio.Event) -> None:
+    async def _listen(self, client: C) -> None:
+        """Pass on the changes that the server announces; when that has begun, or cannot, the server is connected."""
+        kinds, uris = announced_lists(filter_of(LISTS), client.server_capabilities), [*self._uris()]
         losses = 0
         while (kinds or uris) and client.is_open:
             begun_at = math.inf
@@ -315,7 +322,7 @@ class Connection(Generic[C]):
                     # The lists may have been read before, and have changed since.
                     if self.connected is not None:
                         self._offer_all(kinds)
-                    listening.set()
+                    self._connected(client)
                     async for change in changes:
                         self._on_change(change)
             except Disconnected as error:
@@ -324,9 +331,10 @@ class Connection(Generic[C]):
                 logger.info("%s announces no changes: %s", self.whose, error)
                 if begun_at == math.inf and would_fail_again(error):
                     break
-            listening.set()
+            self._connected(client)
             losses = 1 if trio.current_time() - begun_at >= STABLE_AFTER else losses + 1
             await trio.sleep(BACKOFF.delay(losses - 1))
+        self._connected(client)
 
     def _offer_all(self, kinds: list[ChangeKind]) -> None:
         for kind in kinds:
@@ -369,7 +377,12 @@ class Connection(Generic[C]):
     def _while_lost(self) -> ServerStatus:
         return ServerStatus.CONNECTING if self._failures < ATTEMPTS else ServerStatus.UNAVAILABLE
 
-    def _connected(self) -> None:
+    def _connected(self, client: C) -> None:
+        if self._lost.is_set() or self.connected is not None:
+            return
+        if not client.is_open:
+            self._lose(Disconnected("the connection ended"))
+            return
         self._connected_at = trio.current_time()
         self._move(ServerStatus.CONNECTED)
         self.tried.set()

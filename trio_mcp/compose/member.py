@@ -32,6 +32,8 @@ class Member:
 class MemberConnection(Connection[Client]):
     """The connection to a server of a group."""
 
+    __slots__ = ("member",)
+
     def __init__(
         self,
         member: Member,
