@@ -160,7 +160,7 @@ MOST_LEGS: Final = 1000
 """Legs or sessions that are remembered; of an older one the time begins again."""
 
 TRY_AGAIN: Final = (
-    "this call waits in another process of this server; send the request again, until it reaches that process"
+    "this call waits in another process of this server, or in one that has just ended; send the request again in a moment"
 )
 
 NOT_REACHED: Final = (
