@@ -9,46 +9,45 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pkgutil import resolve_name
 from socket import socket
 from typing import Final, cast
 
+from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.session.channel import AnyChannel
 from trio_mcp.session.transport import ListeningTransport, Transport
 
 PACKAGE: Final = "trio_mcp_transports"
 
 
-@dataclass(frozen=True)
-class LazyTransport:
+class LazyTransport(NamedTuple):
     """A transport whose two ends are in separate modules.
 
     Args:
-        serve, connect: where the two functions are, as `module:function`, relative to this package.
-        listen: the same for `ListeningTransport`.
+        serve_at, connect_at: where the two functions are, as `module:function`, relative to this package.
+        listen_at: the same for `ListeningTransport`.
     """
 
-    _serve: str
-    _connect: str
-    _listen: str = ""
+    serve_at: str
+    connect_at: str
+    listen_at: str = ""
 
     @property
     def serve(self) -> Callable[..., Awaitable[None]]:
         """The function that serves; its module is loaded now."""
-        return cast("Callable[..., Awaitable[None]]", resolve_name(f"{PACKAGE}.{self._serve}"))
+        return cast("Callable[..., Awaitable[None]]", resolve_name(f"{PACKAGE}.{self.serve_at}"))
 
     @property
     def connect(self) -> Callable[..., AbstractAsyncContextManager[AnyChannel]]:
         """The function that connects; its module is loaded now."""
         return cast(
-            "Callable[..., AbstractAsyncContextManager[AnyChannel]]", resolve_name(f"{PACKAGE}.{self._connect}")
+            "Callable[..., AbstractAsyncContextManager[AnyChannel]]", resolve_name(f"{PACKAGE}.{self.connect_at}")
         )
 
     @property
     def listen(self) -> Callable[[str, int], Awaitable[list[socket]]]:
         """The function that opens the sockets to listen on; its module is loaded now."""
-        return cast("Callable[[str, int], Awaitable[list[socket]]]", resolve_name(f"{PACKAGE}.{self._listen}"))
+        return cast("Callable[[str, int], Awaitable[list[socket]]]", resolve_name(f"{PACKAGE}.{self.listen_at}"))
 
 
 http: Final[ListeningTransport] = LazyTransport(

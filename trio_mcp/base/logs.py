@@ -85,7 +85,7 @@ def peer_logger(name: str) -> PeerLogger:
 
 
 RecordKind: TypeAlias = tuple[str, type[BaseException | None], int]
-_PLACE = re.compile(r"%[a-z]")
+_PLACE = r"%[a-z]"
 
 
 class _Minute:
@@ -164,7 +164,7 @@ class RepeatedRecords:
         elif count == 1 and args is not None:
             self._logger.log(level, kind, *args, exc_info=error)
         else:
-            text = _PLACE.sub("...", kind) if args is None else kind % args
+            text = re.sub(_PLACE, "...", kind) if args is None else kind % args
             self._logger.log(level, "%d more of these: %s", count, text, exc_info=error)
 
 

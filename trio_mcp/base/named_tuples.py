@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NamedTuple"]
 
-# What `namedtuple` reads a field with: it is not public.
-_Field: Any = type(vars(namedtuple("Named", "field"))["field"])  # noqa: PYI024
+_make_class: Any = namedtuple  # noqa: PYI024  the fields are known at run time only
+# What it reads a field with, which is not public.
+_Field: Any = type(vars(_make_class("Named", "field"))["field"])
 
 
 class _Named(tuple[Any, ...]):
@@ -30,7 +31,7 @@ class _Named(tuple[Any, ...]):
     def __new__(cls, *values: object, **named: object) -> Self:
         """Compile the constructor of the class that defines the fields, and call it."""
         owner: Any = next(each for each in cls.__mro__ if "_fields" in vars(each))
-        made: Any = namedtuple(owner.__name__, owner._fields, defaults=owner._field_defaults.values())  # noqa: PYI024
+        made = _make_class(owner.__name__, owner._fields, defaults=owner._field_defaults.values())
         owner.__new__ = made.__new__
         new: Self = made.__new__(cls, *values, **named)
         return new

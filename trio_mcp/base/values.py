@@ -20,6 +20,28 @@ The class would call a Python function that calls this. Neither the number of th
 """
 
 
+class ComparedByFields:
+    """Equality and the text of a dataclass with `eq=False, repr=False`, which would compile both for itself, field by field."""
+
+    __slots__ = ()
+    # In a dataclass these are the fields, unless they are keywords only.
+    __match_args__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _fields_of(self) == _fields_of(other)
+
+    def __hash__(self) -> int:
+        return hash(_fields_of(self))
+
+    def __repr__(self) -> str:
+        shown = zip(self.__match_args__, _fields_of(self), strict=True)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
+
+
+def _fields_of(value: ComparedByFields) -> tuple[object, ...]:
+    return tuple(getattr(value, name) for name in value.__match_args__)
+
+
 # Text of a peer, made safe to show: errors, log records and the terminal use it.
 
 MAX_CHARACTERS: Final = 1_000
@@ -34,13 +56,15 @@ _BREAKS = r"[\n\u2028\u2029]"
 
 def printable(text: str) -> str:
     """Return text that is safe to show on a terminal: without control characters, and without a change of direction."""
-    return re.sub(_UNSAFE, "\ufffd", text)
+    # Most text needs no regular expression, and some programs none at all.
+    return text if text.isascii() and text.isprintable() else re.sub(_UNSAFE, "\ufffd", text)
 
 
 def one_line(text: str) -> str:
     """Return printable text in one line of at most `MAX_CHARACTERS` characters."""
     shown = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "..."
-    return re.sub(_BREAKS, "\\\\n", printable(shown))
+    safe = printable(shown)
+    return safe if safe.isprintable() else re.sub(_BREAKS, "\\\\n", safe)
 
 
 def shown_url(url: str) -> str:

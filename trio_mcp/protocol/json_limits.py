@@ -14,7 +14,7 @@ from typing import Final
 
 from ..base.checks import check_int
 from ..base.named_tuples import NamedTuple
-from ..base.values import make_tuple
+from ..base.values import ComparedByFields, make_tuple
 from ..errors import RemoteProtocolError
 
 MAX_ENCODED_DEPTH: Final = 255
@@ -26,8 +26,8 @@ BACKSLASH: Final = ord("\\")
 _MAX_DIGITS = 640  # the least value that `sys.set_int_max_str_digits` allows
 
 
-@dataclass(frozen=True, slots=True)
-class JsonLimits:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class JsonLimits(ComparedByFields):
     """The limits of one message.
 
     Attributes:

@@ -16,6 +16,7 @@ from typing import Final, TypeVar, cast
 
 from .. import types
 from ..base.named_tuples import NamedTuple
+from ..base.values import ComparedByFields
 from ..errors import RemoteProtocolError
 from ..types import ClientCapabilities, JsonObject, Model, ServerCapabilities
 from .jsonrpc import (
@@ -107,8 +108,8 @@ class TaskStyle(Enum):
     DECLARED = "declared"
 
 
-@dataclass(frozen=True)
-class Method:
+@dataclass(frozen=True, eq=False, repr=False)
+class Method(ComparedByFields):
     """A request or a notification of one revision.
 
     Attributes:

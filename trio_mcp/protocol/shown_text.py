@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..types.base import JsonValue, Model
-from .strict_json import SURROGATE, LoneSurrogate, dumps, first_flaw
+from .strict_json import LoneSurrogate, dumps, first_flaw, surrogates
 
 M = TypeVar("M", bound=Model)
 
@@ -45,12 +45,12 @@ def replace_surrogates(value: JsonValue, kept: AbstractSet[str] = NAMES) -> Json
         LoneSurrogate: one is in the name of a member, or in the arguments of a tool.
     """
     if isinstance(value, str):
-        return SURROGATE.sub("\ufffd", value)
+        return surrogates().sub("\ufffd", value)
     if isinstance(value, list):
         return [replace_surrogates(each, kept) for each in value]
     if not isinstance(value, dict):
         return value
-    if any(map(SURROGATE.search, value)):
+    if any(map(surrogates().search, value)):
         raise LoneSurrogate("the name of a member holds a lone surrogate", value)
     return {name: _replace_in_member(name, each, kept) for name, each in value.items()}
 
@@ -71,7 +71,7 @@ def without_broken_names(value: JsonValue, *, in_list: bool = False) -> JsonValu
         value: what `replace_surrogates` returned: only names still have such surrogates.
     """
     if isinstance(value, str):
-        return None if in_list and SURROGATE.search(value) else value
+        return None if in_list and surrogates().search(value) else value
     if isinstance(value, list):
         return [without_broken_names(each, in_list=True) for each in value]
     if isinstance(value, dict):

@@ -20,7 +20,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import compress
 from math import isfinite
 from operator import ne
@@ -227,7 +227,7 @@ def _check_surrogates(value: JsonValue) -> None:
 
 def has_surrogate(text: str) -> bool:
     """Return whether a text has a lone surrogate."""
-    return not text.isascii() and SURROGATE.search(text) is not None
+    return not text.isascii() and surrogates().search(text) is not None
 
 
 def _other_encoding(data: bytes) -> str | None:
@@ -357,8 +357,13 @@ def _count_quotes(data: bytes) -> int:
 
 # Where a value cannot be encoded
 
-SURROGATE = re.compile("[\ud800-\udfff]")
-_PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]{0,63}", re.ASCII)
+_PLAIN_NAME = r"[A-Za-z_$][\w$]{0,63}"
+
+
+@cache
+def surrogates() -> re.Pattern[str]:
+    """Return the pattern of a lone surrogate. Most programs never meet text that needs it, and compiling it takes a while."""
+    return re.compile("[\ud800-\udfff]")
 
 
 def first_flaw(value: JsonValue, root: str) -> str | None:
@@ -381,7 +386,7 @@ def _flaw(value: JsonValue, steps: list[str | int]) -> str | None:
         case float():
             return None if isfinite(value) else f"is {value}, which JSON cannot hold"
         case str():
-            return "holds a lone surrogate, which is not a character" if SURROGATE.search(value) else None
+            return "holds a lone surrogate, which is not a character" if surrogates().search(value) else None
         case dict():
             return _flaw_within(value.items(), steps)
         case list():
@@ -398,7 +403,7 @@ def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str
         if plain and (isinstance(step, int) or step.isascii()):
             continue
         steps.append(step)
-        if isinstance(step, str) and SURROGATE.search(step):
+        if isinstance(step, str) and surrogates().search(step):
             return "has a lone surrogate in its name"
         reason = _flaw(member, steps)
         if reason is not None:
@@ -411,7 +416,7 @@ def json_path(root: str, steps: Sequence[str | int]) -> str:
     """Return the path of a value for error messages, like `result.rows[3].price`, cut after sixteen steps."""
     path = root
     for step in steps[:16]:
-        if isinstance(step, str) and _PLAIN_NAME.fullmatch(step):
+        if isinstance(step, str) and re.fullmatch(_PLAIN_NAME, step, re.ASCII):
             path += f".{step}" if path else step
         else:
             path += f"[{_quoted(step)}]" if isinstance(step, str) else f"[{step}]"

@@ -123,7 +123,7 @@ class Branch(Generic[T]):
         return f"<Branch {self.lane.path} {state}>"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Branches:
     """A group of branches of one lane; an async context manager that ends when all of them have."""
 

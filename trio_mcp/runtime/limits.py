@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 from ..base.checks import check_int, check_seconds
 from ..base.shared_limits import PARKED_CALLS, RUNNING_CALLS
+from ..base.values import ComparedByFields
 from .actor import CancelReason
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Limits(ComparedByFields):
     """How many actors may exist. Parked ones count in `actors` too. A new actor is refused; no older one is evicted.
 
     Callers share both limits: over half of one, a caller may have a quarter of it; see
@@ -35,8 +36,8 @@ class Limits:
         check_seconds("park_ttl", self.park_ttl)
 
 
-@dataclass(slots=True)
-class SupervisorStatistics:
+@dataclass(slots=True, eq=False, repr=False)
+class SupervisorStatistics(ComparedByFields):
     """Actors by state now, and how actors ended since the supervisor was opened.
 
     Attributes:

@@ -106,7 +106,7 @@ class Mailbox:
         return f"<Mailbox open={list(self._slots)}>"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Slot(Generic[T]):
     """One awaited answer. `await slot.take()` waits for it; `slot.give_up()` closes a slot that will not be taken."""
 

@@ -150,7 +150,7 @@ class ThreadLimiter:
         return f"<ThreadLimiter {self.statistics()}>"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ThreadShare:
     """The limiter that `trio.to_thread` takes for one thread: it counts for its caller until its function returns."""
 
@@ -279,7 +279,7 @@ def total_statistics(limiters: Iterable[ThreadLimiter]) -> ThreadStatistics:
 # A limited number of places for which callers wait: who waits longest is next, unless it has its share.
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Waiter:
     """One that waits for a place.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, cast
 
@@ -13,6 +13,7 @@ import trio
 
 from .. import server
 from ..base.checks import check_str, mistake
+from ..base.named_tuples import NamedTuple
 from ..runtime import ThreadLimiter
 from ..session.calls.services import CallOffers
 from ..session.options import ServiceOptions
@@ -272,8 +273,7 @@ def mounted_offers(
     return found
 
 
-@dataclass(frozen=True)
-class MountedFollower:
+class MountedFollower(NamedTuple):
     """The follower of a mounted server, which knows the resources by their own URIs.
 
     Attributes:

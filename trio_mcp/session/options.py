@@ -14,6 +14,7 @@ from .. import session, types
 from ..base.checks import check_callable, check_instance, check_int, check_seconds, check_str, mistake, names_options
 from ..base.named_tuples import NamedTuple
 from ..base.shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
+from ..base.values import ComparedByFields
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH, Limits as ActorLimits, MemoryBudget, process_budget
 from ..storage import JournalStore, Store
@@ -38,8 +39,8 @@ LEAST_TTL: Final = 1.0
 """Seconds; a shorter life is raised to it, since no client could ask for the result of such a task."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TaskOptions(ComparedByFields):
     """Limits and times of tasks; pass it as `ServiceOptions(tasks=...)`. Times are in seconds.
 
     Raises:
@@ -185,8 +186,8 @@ MAX_NODE: Final = 64
 
 
 @names_options
-@dataclass(frozen=True, slots=True)
-class ServiceOptions:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ServiceOptions(ComparedByFields):
     """Limits and times of a running server; pass it as `Server(options=...)`. Times are in seconds. See
     https://github.com/trio-mcp/trio-mcp/blob/main/docs/limits.md.
 

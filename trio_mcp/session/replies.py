@@ -83,7 +83,7 @@ class Answering(Protocol):
         """Forget a request whose reply cannot be delivered any more; otherwise like `withdraw`."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ReplyTarget:
     """One request id and the outbox its reply goes to; `owns_outbox` if the outbox is used for this request only."""
 
@@ -184,7 +184,7 @@ class ReplyTarget:
         operation.end(details)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class OwnTarget(ReplyTarget):
     """Where the messages of a call go that answers no request: the own channel of its session. Its outcome is sent nowhere."""
 

@@ -84,7 +84,7 @@ class UnknownMethods(NamedTuple):
     take: Callable[[str, UnknownParams], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Offers(CallOffers):
     """All that a server offers.
 

@@ -156,8 +156,8 @@ MAX_MIRRORED: Final = 64
 _MAX_NAME: Final = 128  # characters
 _MAX_SAFE_INTEGER: Final = 2**53 - 1  # RFC 8259, section 6: beyond it, readers disagree about integers
 _TYPES: Final = frozenset({"string", "integer", "boolean"})
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
-_NUMBER: Final = re.compile(r"-?[0-9]{1,32}(?:\.[0-9]{1,32})?(?:[eE][+-]?[0-9]{1,3})?")
+_TCHARS: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, 5.6.2
+_NUMBER: Final = r"-?[0-9]{1,32}(?:\.[0-9]{1,32})?(?:[eE][+-]?[0-9]{1,3})?"
 
 # Keywords that hold schemas: one, several, or several by name. The value of any other keyword (`default`, `enum`, an unknown
 # one) is data, and an annotation in it means nothing. All are searched although only `properties` may lead to an annotation,
@@ -266,7 +266,7 @@ def _same(sent: str, wanted: str, value: JsonValue) -> bool:
     if isinstance(value, str | bool):
         return sent == wanted
     # Numbers are compared by value: 10, 10.0 and 1e1 are the same integer. Decimal, because a float would round.
-    return _NUMBER.fullmatch(sent) is not None and Decimal(sent) == Decimal(wanted)
+    return re.fullmatch(_NUMBER, sent) is not None and Decimal(sent) == Decimal(wanted)
 
 
 def _shown(text: str | None) -> str:
@@ -295,7 +295,7 @@ def _text(parameter: MirroredParameter, arguments: JsonObject) -> str | None:
 
 def _parameter(location: str, steps: Sequence[_Step], schema: JsonObject) -> MirroredParameter:
     name = schema[ANNOTATION]
-    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+    if not isinstance(name, str) or not re.fullmatch(_TCHARS, name):
         raise _illegal(location, f"is {name!r:.80}, which is not the name of a header (an RFC 9110 token)")
     if len(name) > _MAX_NAME:
         raise _illegal(location, f"has {len(name)} characters; the limit is {_MAX_NAME}")

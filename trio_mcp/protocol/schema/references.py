@@ -77,8 +77,8 @@ MAX_PATTERN_WEIGHT: Final = 100_000
 
 _HEAVY: Final = 500  # states of a class of Unicode, like \p{L}
 _LIGHT: Final = 4
-_BOUND: Final = re.compile(r"(\))?\{([0-9]{1,6})(?:,([0-9]{0,6}))?\}")
-_PIECE: Final = re.compile(r"\\.|.", re.DOTALL)
+_BOUND: Final = r"(\))?\{([0-9]{1,6})(?:,([0-9]{0,6}))?\}"
+_PIECE: Final = r"(?s)\\.|."
 _ESCAPES: Final = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A-Za-z_]"}
 # In a character class the engine has operators (`[a&&b]`, `[a~~b]`, nested classes) that are plain characters in ECMA-262.
 _PLAIN_IN_CLASS: Final = frozenset("[&~")
@@ -117,7 +117,7 @@ def _weight(text: str) -> int:
     classes = text.count(r"\p") + text.count(r"\P")
     unit = _HEAVY if classes else _LIGHT
     weight, groups = len(text) + unit * classes, 1
-    for group, least, most in _BOUND.findall(text):
+    for group, least, most in re.findall(_BOUND, text):
         bound = max(int(least), int(most or 0), 1)
         if group:
             groups *= bound
@@ -127,7 +127,7 @@ def _weight(text: str) -> int:
 
 
 def _translated(text: str) -> str:
-    found: list[str] = _PIECE.findall(text)
+    found: list[str] = re.findall(_PIECE, text)
     pieces: list[str] = []
     in_class = False
     for piece in found:

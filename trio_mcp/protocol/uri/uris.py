@@ -20,13 +20,14 @@ KEPT: Final = "trio-mcp://"
 KEPT_HERE: Final = f"{KEPT}results/"
 """The start of that of the server itself; a random name follows. Of a server behind a mounted proxy it begins with the prefix."""
 
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^ ]+")
+# The patterns are compiled when they are first used, by `re`, which keeps them.
+_URI: Final = r"[A-Za-z][A-Za-z0-9+.-]*:[^ ]+"
 
 
 def is_uri(text: str) -> bool:
     """Return whether the text begins with a scheme and holds no spaces or control characters."""
     # Not a full parser of RFC 3986: many clients do not encode characters beyond ASCII, and the handler decides what exists.
-    return len(text) <= MAX_URI and _URI.fullmatch(text) is not None and text.isprintable()
+    return len(text) <= MAX_URI and re.fullmatch(_URI, text) is not None and text.isprintable()
 
 
 def check_uri(uri: str) -> None:
@@ -59,9 +60,9 @@ def ascii_uri(uri: str) -> str | None:
 # The normal form of a URI (RFC 3986, 6.2.2 and 6.2.3): two that are equal in it name the same resource. Many clients send it in
 # place of what a server listed: their URL type writes hosts in lower case, and a slash behind a bare host.
 
-_ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
-_AUTHORITY: Final = re.compile(r"//[^/?#]*")
-_LITERAL: Final = re.compile(r"\{[^}]*\}|[^{]+")
+_ESCAPE: Final = r"%[0-9A-Fa-f]{2}"
+_AUTHORITY: Final = r"//[^/?#]*"
+_LITERAL: Final = r"\{[^}]*\}|[^{]+"
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
 
@@ -69,12 +70,12 @@ _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":4
 def normal_uri(uri: str) -> str:
     """Return the normal form of a URI, or of an RFC 6570 template."""
     scheme, colon, rest = uri.partition(":")
-    scheme, rest = scheme.lower(), _ESCAPE.sub(_normal_escape, ascii_uri(rest) or rest)
-    if (found := _AUTHORITY.match(rest)) is None:
+    scheme, rest = scheme.lower(), re.sub(_ESCAPE, _normal_escape, ascii_uri(rest) or rest)
+    if (found := re.match(_AUTHORITY, rest)) is None:
         return f"{scheme}{colon}{rest}"
     user, at, host = found[0].rpartition("@")
     # The names of variables keep their case.
-    host = _LITERAL.sub(lambda part: part[0] if part[0][0] == "{" else part[0].lower(), host)
+    host = re.sub(_LITERAL, lambda part: part[0] if part[0][0] == "{" else part[0].lower(), host)
     host = host.removesuffix(_DEFAULT_PORTS.get(scheme, ":")).removesuffix(":")
     if (scheme, host) == ("file", "//localhost"):
         host = "//"
@@ -114,13 +115,13 @@ def is_kept_here(uri: str) -> bool:
 MAX_LEVELS: Final = 256
 """Separators of a URI that are looked at for its ancestors."""
 
-_SEPARATOR: Final = re.compile("[/?#]")
+_SEPARATOR: Final = "[/?#]"
 
 
 def ancestor_uris(uri: str) -> Iterator[str]:
     """Yield `uri` and every URI that it is a part of: `file:///a/b` is a part of `file:///a/` and of `file:///a`."""
     yield uri
-    for separator in islice(_SEPARATOR.finditer(uri), MAX_LEVELS):
+    for separator in islice(re.finditer(_SEPARATOR, uri), MAX_LEVELS):
         yield uri[: separator.start()]
         if separator[0] == "/":
             yield uri[: separator.end()]

@@ -104,7 +104,7 @@ class TaskStarter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CallOffers:
     """What a server offers to its own calls.
 
@@ -125,7 +125,7 @@ class CallOffers:
     mounted: Mapping[object, CallOffers] = field(default_factory=dict[object, "CallOffers"])
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CallServices:
     """What all calls of a service need of it.
 
