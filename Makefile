@@ -12,6 +12,9 @@ PYTHON ?= $(shell for name in python3.15 python3.14 python3.13 python3.12 python
 # Tests run side by side where there is more than one processor.
 PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" -gt 1 ] && echo '-n 2')
 
+# Tests over wires start processes and wait for them, so twice as many run as there are processors; what a worker has left is shared.
+WIRES_FLAGS ?= $(if $(PYTEST_FLAGS),-n 4 --dist worksteal)
+
 # What `make test` runs.
 IN_MEMORY := --ignore=tests/wires --ignore=tests/long --ignore=tests/packages -m 'not wires and not long'
 
@@ -22,7 +25,7 @@ FUZZ_SECONDS ?= 120
 CHAOS_SECONDS ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cast dashboard test test-pythons test-wires packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint platforms clean
+.PHONY: help demo cast dashboard test test-pythons pythons test-wires compiled packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint platforms clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -46,8 +49,15 @@ test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each 
 test-pythons: | $(BIN)/python  ## run the tests in memory on a newer CPython, in a Debian of its own (root and debootstrap have to be there)
 	TRIO_MCP_RUNS=10 $(BIN)/python tests/pythons/run.py $(PYTEST_FLAGS) $(IN_MEMORY) --few --hypothesis-profile few
 
-test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real processes and with other peers
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/wires -m 'not long'
+pythons: | $(BIN)/python  ## make the Debian of `make test-pythons`, and install there what the tests need
+	$(BIN)/python tests/pythons/run.py --version
+
+test-wires: compiled  ## run the tests over real sockets, with real processes and with other peers
+	$(BIN)/python -m pytest $(WIRES_FLAGS) tests/wires -m 'not long'
+
+# Where `PYTHONDONTWRITEBYTECODE` is set, each of hundreds of processes would compile the package, which takes a third of its start.
+compiled: $(STAMPS)/dev
+	@$(BIN)/python -m compileall -q trio_mcp transports
 
 packages: $(STAMPS)/dev  ## build the wheel and the sdist, install each, and run it without the checkout (needs a package index)
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/packages

@@ -46,7 +46,7 @@ def test_the_oldest_version_is_the_one_that_the_package_requires() -> None:
 def test_the_tested_versions_are_the_oldest_and_the_one_of_make_test_pythons() -> None:
     tested = {name for name, state in ROWS.items() if state == "tested" and "Python" in name}
     assert tested == {"CPython 3.11", f"CPython {run.VERSION}"}
-    assert "\nmake test-pythons\n" in (ROOT / ".ci" / "run").read_text("utf-8")
+    assert "\nlane test-pythons\n" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
 def test_on_another_version_every_test_runs_with_its_first_and_last_case_and_every_rule_of_the_contract() -> None:

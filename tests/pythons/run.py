@@ -137,9 +137,10 @@ def run_inside(command: Sequence[str]) -> int:
     start = f"cd {shlex.quote(str(REPOSITORY))} && exec {shlex.join(command)}"
     lines.append(f"exec chroot {shlex.quote(str(DEBIAN))} sh -c {shlex.quote(start)}")
     # The mounts are of this namespace alone: none is left below `build`, where `make clean` removes everything.
-    return subprocess.run(
-        ["unshare", "--mount", "sh", "-ec", "\n".join(lines)], env={**os.environ, "TMPDIR": "/tmp"}
-    ).returncode
+    environment = {**os.environ, "TMPDIR": "/tmp"}
+    # What one process has compiled, the others load: the packages were installed without that.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return subprocess.run(["unshare", "--mount", "sh", "-ec", "\n".join(lines)], env=environment).returncode
 
 
 def inside(path: str | Path) -> str:
