@@ -12,8 +12,8 @@ PYTHON ?= $(shell for name in python3.15 python3.14 python3.13 python3.12 python
 # Tests run side by side where there is more than one processor.
 PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" -gt 1 ] && echo '-n 2')
 
-# Tests over wires start processes and wait for them, so twice as many run as there are processors; what a worker has left is shared.
-WIRES_FLAGS ?= $(if $(PYTEST_FLAGS),-n 4 --dist worksteal)
+# Tests over wires differ most in how long they take: what a worker has left is shared.
+WIRES_FLAGS ?= $(if $(PYTEST_FLAGS),$(PYTEST_FLAGS) --dist worksteal)
 
 # What `make test` runs.
 IN_MEMORY := --ignore=tests/wires --ignore=tests/long --ignore=tests/packages -m 'not wires and not long'
