@@ -28,6 +28,7 @@ WAYS = ("group", "mounted")
 
 every_way = pytest.mark.parametrize("way", WAYS)
 both_eras = pytest.mark.parametrize("mode", ["legacy", "modern"])
+another_era = pytest.mark.parametrize(("before", "after"), [("legacy", "modern"), ("modern", "legacy")])
 
 Names: TypeAlias = Callable[[], Awaitable[list[str]]]
 
@@ -95,16 +96,19 @@ async def test_a_server_that_was_lost_is_connected_to_at_once_and_listed_again(
 
 
 @every_way
-async def test_a_server_that_speaks_another_era_when_it_is_back_is_connected_to(way: str, programs: Programs) -> None:
-    two(programs, "modern")
+@another_era
+async def test_a_server_that_speaks_another_era_when_it_is_back_is_connected_to(
+    way: str, before: str, after: str, programs: Programs
+) -> None:
+    two(programs, before)
     async with offered(way, programs) as names:
         await trio.sleep(60)
-        another = only("legacy", Server("files"))
-        add(another, "legacy")
+        another = only(after, Server("files"))
+        add(another, "new")
         programs.servers["files"] = another
         await programs.kill("files")
         await trio.sleep(60)
-        assert await names() == ["files_legacy", "weather_old"]
+        assert await names() == ["files_new", "weather_old"]
 
 
 @every_way
@@ -203,3 +207,23 @@ async def test_a_subscription_to_a_resource_does_not_connect_while_the_server_is
         assert (await anext(changes)).uri == "note://files/one"
         server.resource_updated("note://one")
         assert (await anext(changes)).uri == "note://files/one"
+
+
+@pytest.mark.parametrize("host", ["legacy", "modern"])
+@another_era
+async def test_the_calls_of_a_host_reach_a_server_that_speaks_another_era_when_it_is_back(
+    host: str, before: str, after: str, programs: Programs
+) -> None:
+    two(programs, before)
+    outer = Server("outer")
+    outer.mount("files", proxy(["files"]))
+    with trio.fail_after(BOUND):
+        async with Client.connect(outer, mode=host) as client:
+            assert (await client.call_tool("files_old")).text == "old"
+            await trio.sleep(60)
+            another = only(after, Server("files"))
+            add(another, "new")
+            programs.servers["files"] = another
+            await programs.kill("files")
+            await trio.sleep(60)
+            assert (await client.call_tool("files_new")).text == "new"

@@ -43,7 +43,8 @@ from ..types.capabilities import declares
 #
 # A call waits while the server is CONNECTING, so that the restart of a server is a delay and no error, and fails at once while
 # it is UNAVAILABLE. After a loss an attempt is a ping of the same client, which opens its connection or session again. Another
-# client is opened only if that one cannot go on: it has ended, or the server rejects what it sends, as one of another era does.
+# client is opened only if that one cannot go on: it has ended, the server rejects what it sends, as one of another era does, or
+# it was lost again before the server's changes were followed.
 #
 # Nothing else connects meanwhile, so that one back-off decides how often: subscriptions end with the connection (`until_lost`),
 # and are made again in the next one. A server counts as CONNECTED when its changes are followed: what is listed before may change
@@ -154,7 +155,7 @@ class Connection(Generic[C]):
         self._uris = uris
         self._moved = trio.Event()
         self._lost = trio.Event()
-        self._until_lost: list[trio.CancelScope] = []
+        self._until_lost: tuple[trio.CancelScope, ...] = ()
         self._client: C | None = None
         self._connected_at = -math.inf
         self._failures = 0
@@ -225,11 +226,11 @@ class Connection(Generic[C]):
     def until_lost(self) -> Iterator[None]:
         """Cancel the block when the connection is lost: a subscription that stays open connects again, with other delays."""
         with trio.CancelScope() as scope:
-            self._until_lost.append(scope)
+            self._until_lost += (scope,)
             try:
                 yield
             finally:
-                self._until_lost.remove(scope)
+                self._until_lost = tuple([each for each in self._until_lost if each is not scope])
 
     # the task
 
@@ -275,9 +276,11 @@ class Connection(Generic[C]):
                 with trio.move_on_after(LISTEN_SECONDS):
                     await self._moved.wait()
                 self._connected(client)
+                # One that is lost before it is of use may not recover: a server of another era may answer some of its requests.
+                is_reached = self.connected is client
                 await self._lost.wait()
                 nursery.cancel_scope.cancel()
-            is_reached = await self._is_reached_again(client)
+            is_reached = is_reached and await self._is_reached_again(client)
 
     async def _is_reached_again(self, client: C) -> bool:
         """Ping the server until it answers; return False if another client is needed for it."""

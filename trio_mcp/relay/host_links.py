@@ -137,6 +137,7 @@ class HostLink:
     Attributes:
         caller: whose host it is, for the limits that callers share; see `Account`.
         client: None while it is not open.
+        version: the revision that the server spoke when it was opened; None if that was not known.
         users: the calls that use it.
         opening: held by the call that opens it.
         unused: set when no call uses it any more.
@@ -144,6 +145,7 @@ class HostLink:
 
     caller: Hashable | None
     client: ServerClient | None = None
+    version: str | None = None
     users: int = 0
     opening: trio.Lock = field(default_factory=trio.Lock)
     unused: trio.Event = field(default_factory=trio.Event)
@@ -163,6 +165,7 @@ class HostLinks:
     Attributes:
         followed: the resources that hosts subscribe to.
         tools: those of the server, whose calls may need headers.
+        version: the revision that the server speaks; None before that is known.
     """
 
     def __init__(
@@ -177,6 +180,7 @@ class HostLinks:
         self._links: dict[HostKey, HostLink] = {}
         self.followed = Followed(self._clients)
         self.tools: list[Tool] = []
+        self.version: str | None = None
 
     @asynccontextmanager
     async def client_for(self, call: Call) -> AsyncIterator[ServerClient]:
@@ -196,8 +200,8 @@ class HostLinks:
         try:
             async with link.opening:
                 client = link.client
-                if client is None or not client.link.is_connected:
-                    link.client = None
+                if client is None or not client.link.is_connected or self._is_outdated(link):
+                    link.client, link.version = None, self.version
                     client = link.client = await self._opened(call, key, client)
             yield client
         finally:
@@ -254,6 +258,10 @@ class HostLinks:
         client.watch_lists()
         self.watch_all(client)
         return client
+
+    def _is_outdated(self, link: HostLink) -> bool:
+        """Return whether the server speaks another revision now, and no other call uses the connection."""
+        return link.users == 1 and link.version is not None and link.version != self.version
 
     def _clients(self) -> list[ServerClient]:
         found = [link.client for link in self._links.values()]

@@ -316,6 +316,7 @@ class Following:
         if client is None:
             return
         self._mirror.declare(client.server_capabilities)
+        self.links.version = client.protocol_version
         for kind in LISTS:
             self._add_stale(client, kind)
 
