@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, Literal, NoReturn
 
 import psycopg
 import pytest
@@ -168,10 +168,20 @@ class PostgresServer:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all processes of the server."""
-        for pid in [self.process.pid, *children_of(self.process.pid)]:
+        for pid in self._pids:
             # One that was about to end may have ended.
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+    def limit_files(self, size: int | Literal["unlimited"]) -> None:
+        """Let no file of the server grow over a size in bytes: PostgreSQL takes that for a full disk."""
+        for pid in self._pids:
+            # Its own user may do so. One that was about to end may have ended, which is a status.
+            subprocess.run(["prlimit", "--pid", str(pid), f"--fsize={size}:"], cwd="/", check=False, **self.user)  # type: ignore[call-overload]
+
+    @property
+    def _pids(self) -> list[int]:
+        return [self.process.pid, *children_of(self.process.pid)]
 
     def stop(self) -> None:
         """End it at once, without a checkpoint."""

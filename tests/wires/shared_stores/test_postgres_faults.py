@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from trio_mcp.stores.leases import LEASE_SECONDS
 from trio_mcp.stores.postgres import PostgresStore, open_postgres
 
 BOUND = 30
+MIB = 1024 * 1024
 KEYS = KeyRing([bytes(32)])
 
 
@@ -297,9 +299,22 @@ async def test_a_write_that_fails_or_conflicts_leaves_the_others_of_its_batch(se
     assert set(outcomes.values()) == {None}
 
 
-def test_a_full_disk_is_a_full_store() -> None:
-    connection = postgres_connection.PostgresConnection(postgres_connection.Address("postgresql://here/shop"))
-    assert isinstance(connection._refusal(psycopg.errors.DiskFull("no room")), StoreFull)  # noqa: SLF001
+async def test_a_full_disk_is_a_full_store_and_reads_and_what_fits_go_on() -> None:
+    # Its log has files of 16 MiB. Less than a page of 8 KiB fits at the end of a larger one.
+    limit = 16 * 1024 * 1024 + 4096
+    with postgres_server() as server:
+        async with opened(server) as store:
+            await store.write([thing("kept"), thing("removed")])
+            server.limit_files(limit)
+            with pytest.raises(StoreFull):
+                for number in range(2 * limit // MIB):
+                    await store.write([thing(f"{number}", secrets.token_bytes(MIB)), Remove("thing", "kept")])
+                    await store.write([thing("kept")])
+            # Of the write that did not fit, nothing was made.
+            assert (await store.read("thing", "kept")) is not None
+            await store.write([Remove("thing", "removed")])
+            server.limit_files("unlimited")
+            await store.write([thing("more", secrets.token_bytes(MIB))])
 
 
 async def test_two_processes_that_write_the_same_records_in_another_order_both_go_on(server: PostgresServer) -> None:
