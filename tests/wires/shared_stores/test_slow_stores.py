@@ -1,0 +1,95 @@
+"""A store behind a slow network: each answer comes 300 ms late."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from urllib.parse import urlsplit
+
+import pytest
+import trio
+from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
+
+from trio_mcp.storage import Put, Record, SharedStore
+from trio_mcp.stores.leases import LEASE_SECONDS, QUIET_SECONDS
+from trio_mcp.stores.postgres import open_postgres
+from trio_mcp.stores.redis import open_redis
+
+LATE = 0.3
+"""Seconds by which an answer is late."""
+MANY = 20
+BOUND = 60
+OpenOne = Callable[[str], AbstractAsyncContextManager[SharedStore]]
+
+
+@pytest.fixture(params=[REDIS_VARIABLE, POSTGRES_VARIABLE], ids=["redis", "postgres"])
+def opening(request: pytest.FixtureRequest) -> tuple[str, OpenOne]:
+    """The URL of a server, and what opens a store there."""
+    if request.param == REDIS_VARIABLE:
+        request.getfixturevalue("redis_url")
+        return os.environ[request.param], open_redis  # type: ignore[return-value]
+    request.getfixturevalue("postgres_url")
+    return os.environ[request.param], open_postgres  # type: ignore[return-value]
+
+
+async def passed_on(source: trio.SocketStream, target: trio.SocketStream, late: float) -> None:
+    """Pass bytes on, each so many seconds later."""
+    send, receive = trio.open_memory_channel[tuple[float, bytes]](1000)
+
+    async def write() -> None:
+        async for due, data in receive:
+            await trio.sleep_until(due)
+            await target.send_all(data)
+        await target.aclose()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        with send:
+            async for data in source:
+                await send.send((trio.current_time() + late, bytes(data)))
+
+
+@asynccontextmanager
+async def slow_way(url: str) -> AsyncIterator[str]:
+    """A URL of the same server, whose answers come late."""
+    address = urlsplit(url)
+    assert address.hostname is not None
+    assert address.port is not None
+    host, port = address.hostname, address.port
+
+    async def serve(client: trio.SocketStream) -> None:
+        try:
+            server = await trio.open_tcp_stream(host, port)
+            async with server, trio.open_nursery() as nursery:
+                nursery.start_soon(passed_on, client, server, 0.0)
+                nursery.start_soon(passed_on, server, client, LATE)
+        except* (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, host="127.0.0.1"), serve, 0)
+        own = listener.socket.getsockname()[1]
+        yield url.replace(f":{port}/", f":{own}/")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_slow_store_takes_every_write_and_its_process_is_not_taken_for_dead(
+    opening: tuple[str, OpenOne],
+) -> None:
+    url, open_one = opening
+    with trio.fail_after(BOUND):
+        async with slow_way(url) as slow, open_one(slow) as store, open_one(url) as other:
+            await store.join("slow")
+            async with trio.open_nursery() as nursery:
+                for number in range(MANY):
+                    nursery.start_soon(store.write, [Put(Record("thing", f"slow {number}", b"value"))])
+            assert len([each for each in await other.list("thing") if each.key.startswith("slow ")]) == MANY
+            # Longer than until it would be buried.
+            with trio.move_on_after(QUIET_SECONDS + 2 * LEASE_SECONDS):
+                while True:
+                    assert not await other.bury("slow")
+                    await trio.sleep(0.1)
+            await store.write([Put(Record("thing", "slow again", b"value"))])
+            assert await store.read("thing", "slow again") is not None
