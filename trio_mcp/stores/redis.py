@@ -183,6 +183,12 @@ def problems_of(info: Mapping[str, str], name: str) -> list[str]:
             f"the store {name} evicts records when its memory is full (maxmemory-policy {policy}), and with them tasks, "
             "sessions and idempotency keys: set maxmemory-policy to noeviction"
         )
+    # The second is there only where a primary needs replicas.
+    if info.get("connected_slaves", "0") != "0" and "min_slaves_good_slaves" not in info:
+        problems.append(
+            f"the store {name} has replicas and takes writes without them, which a fail-over loses, and then a step may run "
+            "twice: set min-replicas-to-write to 1"
+        )
     return problems
 
 

@@ -299,6 +299,13 @@ async def test_a_write_that_fails_or_conflicts_leaves_the_others_of_its_batch(se
     assert set(outcomes.values()) == {None}
 
 
+async def fill(store: PostgresStore, size: int) -> None:
+    """Write values of 1 MiB, and remove and write another one with each."""
+    for number in range(size // MIB):
+        await store.write([thing(f"{number}", secrets.token_bytes(MIB)), Remove("thing", "kept")])
+        await store.write([thing("kept")])
+
+
 async def test_a_full_disk_is_a_full_store_and_reads_and_what_fits_go_on() -> None:
     # Its log has files of 16 MiB. Less than a page of 8 KiB fits at the end of a larger one.
     limit = 16 * 1024 * 1024 + 4096
@@ -307,9 +314,7 @@ async def test_a_full_disk_is_a_full_store_and_reads_and_what_fits_go_on() -> No
             await store.write([thing("kept"), thing("removed")])
             server.limit_files(limit)
             with pytest.raises(StoreFull):
-                for number in range(2 * limit // MIB):
-                    await store.write([thing(f"{number}", secrets.token_bytes(MIB)), Remove("thing", "kept")])
-                    await store.write([thing("kept")])
+                await fill(store, 2 * limit)
             # Of the write that did not fit, nothing was made.
             assert (await store.read("thing", "kept")) is not None
             await store.write([Remove("thing", "removed")])

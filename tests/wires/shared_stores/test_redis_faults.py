@@ -133,6 +133,21 @@ async def test_a_server_that_evicts_is_warned_of(server: RedisServer, caplog: py
     assert "noeviction" in caplog.text
 
 
+async def test_a_primary_that_takes_writes_without_its_replicas_is_warned_of(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with redis_server("--replicaof", f"127.0.0.1 {server.port}"):
+        server.say("CONFIG", "SET", "min-replicas-to-write", "1")
+        with trio.fail_after(BOUND):
+            while server.info("replication")["min_slaves_good_slaves"] != "1":  # noqa: ASYNC110  it is another process
+                await trio.sleep(0.05)
+        async with opened(server):
+            assert "min-replicas" not in caplog.text
+        server.say("CONFIG", "SET", "min-replicas-to-write", "0")
+        async with opened(server):
+            assert "min-replicas-to-write to 1" in caplog.text
+
+
 def test_without_its_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import sys, trio; sys.modules['redis'] = None\n"
