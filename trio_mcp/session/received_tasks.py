@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import trio
 
 from ..protocol.codec import Codec
+from ..protocol.codec.models import model_of
 from ..protocol.codec.tasks import TaskState
 from ..protocol.connection import RequestIn
 from ..protocol.jsonrpc import (
@@ -107,7 +108,7 @@ class ReceivedTasks:
         """Return whether this request asks for a task, or is about one."""
         codec = request.terms.codec
         known = request.method in METHODS and request.method in codec.revision.requests
-        return known or codec.expects_task(request.method, request.params)
+        return known or codec.expects_task(request.method, model_of(request.params))
 
     async def answer(self, request: RequestIn, nursery: trio.Nursery) -> Encoded | ErrorDetail:
         """Return the answer to such a request. A cancel ends the wait for a result, and leaves the task alone.
@@ -160,7 +161,7 @@ class ReceivedTasks:
             return ErrorDetail(SERVER_BUSY, text)
         if len(self._tasks) >= MAX_TASKS:
             return ErrorDetail(SERVER_BUSY, f"this client already keeps {MAX_TASKS} tasks; the limit is MAX_TASKS")
-        wanted, params = _split(request.params)
+        wanted, params = _split(model_of(request.params))
         ttl = TIMES.granted_ttl(wanted)
         now = iso_time(time.time())
         shown = Task(

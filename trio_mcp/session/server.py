@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from .. import session
 from ..base.logs import RepeatedRecords, peer_logger
@@ -489,7 +489,7 @@ class ServerSession:
         if route is None:
             raise not_offered(facts)
         # A `PlainCall` came only where the route takes one (`Service.takes_plain`).
-        return route(facts, cast("Model", params))
+        return route(facts, params)  # type: ignore[arg-type]
 
     def notify(self, method: str, params: Model) -> None:
         """Send a notification that belongs to no request, or drop it if the client cannot be reached now, or is slow to read."""

@@ -12,6 +12,7 @@ import trio
 
 from ..base.logs import RepeatedRecords
 from ..errors import CapabilityError, MalformedQuestion, McpError, PeerError, ProviderError
+from ..protocol.codec.models import model_of
 from ..protocol.connection import Connection, RequestIn
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -158,7 +159,7 @@ class ServerRequests:
             answer = await self._tasks.answer(request, nursery)
         else:
             encode = partial(request.terms.codec.encode_result, request.method)
-            answer = await self._ask(request.method, request.params, encode)
+            answer = await self._ask(request.method, model_of(request.params), encode)
         if isinstance(answer, ErrorDetail):
             return ErrorResponse(request.id, answer)
         return Response(request.id, answer)

@@ -156,13 +156,15 @@ class PlainCall(NamedTuple):
 
 
 PLAIN_METHOD: Final = "tools/call"
-_PLAIN: Final = frozenset(("name", "arguments", "_meta"))
 
 
 def plain_call(members: JsonObject) -> PlainCall | None:
     """Return the params of a `tools/call` that is plain; None if it has other members, or one that the model may reject."""
-    name, arguments, meta = members.get("name"), members.get("arguments", {}), members.get("_meta", {})
-    if type(name) is str and type(arguments) is dict and type(meta) is dict and _PLAIN.issuperset(members):
+    name, arguments, meta = members.get("name"), members.get("arguments"), members.get("_meta")
+    if type(name) is not str or type(arguments) is not dict:
+        return None
+    # Names are not compared with a set: that would take a third of the time of this function.
+    if len(members) == 2 or (len(members) == 3 and type(meta) is dict):
         return make_tuple(PlainCall, (name, arguments, members))
     return None
 

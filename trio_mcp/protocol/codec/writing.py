@@ -89,9 +89,10 @@ class Writer:
             identity: who the server is (an `Implementation`); modern results say it in their `_meta` (M-META-2s).
         """
         if isinstance(result, str):
-            if (text := _json_text(result)) is not None:
-                return self._text_result(text, identity)
-            result = CallToolResult(content=[TextContent(text=result)])
+            try:
+                return self._text_result(to_json(result), identity)
+            except ValueError:  # raised again on the general way, with the member at fault
+                result = CallToolResult(content=[TextContent(text=result)])
         known = self._requests.get(method)
         if type(result) is UnknownResult:
             return (

@@ -496,9 +496,12 @@ class Call(ABC, Generic[OriginT_co]):
             return None
         answer: LegOutcome
         try:
+            value = outcome.value if isinstance(outcome, Returned) else None
+            if isinstance(value, str):
+                answer = self._encoded(value)
             # What is about tasks is encoded by the body.
-            if isinstance(outcome, Returned) and isinstance(outcome.value, Encoded):
-                answer = outcome.value
+            elif isinstance(value, Encoded):
+                answer = value
             else:
                 result = self._answer(outcome)
                 answer = result if result is None or isinstance(result, ErrorDetail) else self._encoded(result)
