@@ -10,7 +10,7 @@ from naming import naming
 
 from trio_mcp.base.shared_limits import FINISHED_BYTES, FINISHED_CALLS
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.runtime import MemoryBudget, process_budget
+from trio_mcp.runtime import Account, MemoryBudget, process_budget
 from trio_mcp.runtime.memory_budget import (
     LEAST_SHARE,
     TableAccount,
@@ -190,6 +190,82 @@ def test_where_the_budget_is_used_up_who_has_most_loses_most() -> None:
     table.fit(account, "cem", 500)
     assert not table
     assert budget.drawn == 600
+
+
+def keeping(budget: MemoryBudget, most: int = 300) -> Account:
+    """Return the account of a connection that keeps bytes."""
+    connection = budget.open("a")
+    connection.keep(most)
+    return connection
+
+
+def test_an_account_that_keeps_bytes_passes_them_from_one_call_to_the_next() -> None:
+    budget = MemoryBudget(1000)
+    connection = keeping(budget)
+    connection.open(200).close()
+    assert (connection.kept, drawn(budget)) == (200, 200)
+    with connection.open(150):
+        assert (connection.kept, drawn(budget)) == (50, 200)
+    with connection.open(250):
+        assert drawn(budget) == 450
+
+
+def test_more_than_an_account_may_keep_is_given_back() -> None:
+    budget = MemoryBudget(1000)
+    connection = keeping(budget)
+    connection.open(301).close()
+    assert drawn(budget) == 0
+    with connection.open(200), connection.open(200):
+        pass
+    assert drawn(budget) == 200
+
+
+def test_an_account_that_is_closed_gives_back_what_it_has_kept_and_keeps_nothing_more() -> None:
+    budget = MemoryBudget(1000)
+    connection = keeping(budget)
+    connection.open(200).close()
+    running = connection.open(100)
+    connection.close()
+    assert drawn(budget) == 100
+    running.close()
+    connection.close()
+    assert drawn(budget) == 0
+
+
+@pytest.mark.parametrize("taking", ["an account", "a table", "one step"])
+def test_over_half_of_the_budget_what_was_kept_is_given_back_before_anything_is_refused(taking: str) -> None:
+    budget = MemoryBudget(1000)
+    keeping(budget).open(300).close()
+    if taking == "an account":
+        budget.open("b").take(251)
+    elif taking == "a table":
+        table = budget.open_table()
+        assert table.has_room(251, "b")
+        table.check(251, "b")
+    else:
+        budget.open("b").check_step(1000)
+    assert budget.statistics().refused == 0
+
+
+def test_over_half_of_the_budget_nothing_is_kept() -> None:
+    budget = MemoryBudget(1000)
+    connection = keeping(budget)
+    running = connection.open(200)
+    budget.open("b").draw(400)
+    running.close()
+    assert drawn(budget) == 400
+
+
+def test_what_an_account_has_kept_is_not_given_back_from_another_thread() -> None:
+    budget = MemoryBudget(1000)
+    connection = keeping(budget)
+    connection.open(300).close()
+    other = threading.Thread(target=budget.is_over_half, args=(1000,))
+    other.start()
+    other.join()
+    assert (connection.kept, drawn(budget)) == (300, 300)
+    assert budget.is_over_half(1000)
+    assert (connection.kept, drawn(budget)) == (0, 0)
 
 
 def test_threads_may_share_a_budget() -> None:

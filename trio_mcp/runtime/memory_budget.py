@@ -148,6 +148,7 @@ class MemoryBudget:
         self._lock = threading.Lock()
         self._refused = 0
         self._asked_since_trim = 0
+        self._keeping: list[Account] = []
         self._by_connection: dict[Hashable, int] = {}
         self._by_principal: dict[Hashable | None, int] = {}
         """And by other callers, what tables keep for them."""
@@ -171,14 +172,30 @@ class MemoryBudget:
         return MemoryStatistics(self.total, self.drawn, self._refused)
 
     def is_over_half(self, size: int) -> bool:
-        """Return whether more than half would be drawn with these bytes."""
+        """Return whether more than half would be drawn with these bytes. If so, accounts give back what they have kept."""
+        if self.drawn + size <= self.half:
+            return False
+        for account in self._keeping:
+            account.give_back_kept()
         return self.drawn + size > self.half
+
+    def is_used_up(self, size: int) -> bool:
+        """Return whether these bytes exceed the total."""
+        return self.is_over_half(size) and self.drawn + size > self.total
+
+    def let_keep(self, account: Account) -> None:
+        """Let an account keep bytes until it is closed."""
+        self._keeping = [*self._keeping, account]
+
+    def note_closed(self, account: Account) -> None:
+        """Forget an account that kept bytes."""
+        self._keeping = [each for each in self._keeping if each is not account]
 
     def refusal(self, size: int, account: Account) -> str | None:
         """Return why an account may not draw these bytes, or None if it may."""
         if not self.is_over_half(size):
             return None
-        if self.drawn + size > self.total:
+        if self.is_used_up(size):
             return self._used_up()
         over_half = "over half of the memory budget of this server is used, and"
         held = self._by_connection.get(account.connection, 0) + size
@@ -191,7 +208,7 @@ class MemoryBudget:
 
     def caller_refusal(self, size: int, caller: Hashable | None) -> str | None:
         """Return why a table may not draw these bytes for a caller, or None if it may."""
-        if self.drawn + size > self.total:
+        if self.is_used_up(size):
             return self._used_up()
         return self._over_quarter() if self.is_over_share(size, caller) else None
 
@@ -225,7 +242,7 @@ class MemoryBudget:
 
     def check_total(self, size: int) -> None:
         """Raise `LimitExceeded` if these bytes would exceed the whole budget; shares of callers do not matter."""
-        if self.drawn + size > self.total:
+        if self.is_used_up(size):
             self._refused += 1
             raise LimitExceeded(f"{self._used_up()}; try again later (ServiceOptions.memory)")
 
@@ -263,6 +280,9 @@ class Account:
     Attributes:
         caller: whose it is, for the limits that callers share (`Quota`): the principal, or else the connection; None if the
             transport knows of no other caller.
+        parent: the account that opened it, if that keeps bytes.
+        kept: bytes that accounts which it has opened no longer hold, and that stay counted for the next one.
+        most_kept: up to how many it keeps.
     """
 
     budget: MemoryBudget
@@ -270,7 +290,27 @@ class Account:
     principal: str | None
     caller: Hashable | None
     drawn: int = 0
+    parent: Account | None = None
     closed: bool = False
+    kept: int = 0
+    most_kept: int = 0
+    _thread: int = 0
+
+    def keep(self, most: int) -> None:
+        """Keep up to so many bytes of what its calls give back, until it is closed or half of the budget is drawn.
+
+        To count the bytes of each call takes longer than to pass them from one call to the next. It is for the only connection
+        of a process: no other one could use them.
+        """
+        self.most_kept, self._thread = most, threading.get_ident()
+        self.budget.let_keep(self)
+
+    def give_back_kept(self) -> None:
+        """Give back the bytes that it keeps. Does nothing in another thread than that of its calls."""
+        kept = self.kept
+        if kept and threading.get_ident() == self._thread:
+            self.kept = 0
+            self.budget.add(-kept, self)
 
     def open(self, size: int = 0) -> Account:
         """Open another account for the same connection and principal, and draw these bytes.
@@ -282,10 +322,12 @@ class Account:
         # As `check` and `draw` do: every call comes here.
         if budget.drawn + size > budget.half:
             budget.check(size, self)
-        account = Account(budget, self.connection, self.principal, self.caller, size)
-        if size:
-            budget.add(size, account)
-        return account
+        if self.kept >= size:
+            self.kept -= size
+        else:
+            budget.add(size, self)
+        parent = self if self.most_kept else None
+        return Account(budget, self.connection, self.principal, self.caller, size, parent)
 
     def has_room(self, size: int) -> bool:
         """Return whether these bytes may be drawn."""
@@ -322,8 +364,15 @@ class Account:
 
     def close(self) -> None:
         """Give back everything; closing it again does nothing."""
-        if self.drawn:
-            self.budget.add(-self.drawn, self)
+        budget, parent, drawn = self.budget, self.parent, self.drawn
+        if self.most_kept and not self.closed:
+            self.give_back_kept()
+            self.most_kept = 0
+            budget.note_closed(self)
+        if drawn and parent is not None and parent.kept + drawn <= parent.most_kept and budget.drawn <= budget.half:
+            parent.kept += drawn
+        elif drawn:
+            budget.add(-drawn, self)
         self.drawn = 0
         self.closed = True
 
@@ -352,7 +401,7 @@ class TableAccount:
     @property
     def is_free(self) -> bool:
         """Whether no more than half of the budget is drawn, so that shares do not count."""
-        return self._budget.drawn <= self._budget.half
+        return not self._budget.is_over_half(0)
 
     def has_room(self, size: int, caller: Hashable | None) -> bool:
         """Return whether these bytes may be drawn for a caller."""
@@ -369,7 +418,7 @@ class TableAccount:
 
     def is_used_up(self, size: int) -> bool:
         """Return whether these bytes exceed the total, whatever the shares."""
-        return self._budget.drawn + size > self._budget.total
+        return self._budget.is_used_up(size)
 
     def check(self, size: int, caller: Hashable | None) -> None:
         """Raise `LimitExceeded`, which names the budget, unless these bytes may be drawn for a caller."""

@@ -17,6 +17,9 @@ from .service import Service
 CLEAN_UP = 2.0
 """Seconds that the clean-up of a connection's calls, and the writing of their last messages, may take."""
 
+MOST_KEPT: Final = 512 * 1024
+"""Bytes of the memory budget that stay counted between the calls of a process with one client: those of about thirty calls."""
+
 BROKEN: Final = "the connection broke: %s"
 
 
@@ -29,6 +32,8 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
     """
     channel = as_message_channel(channel)
     with service.open_outbox(channel.peer, STREAM_SIZE + SESSION_SIZE) as outbox:
+        if channel.one_client and outbox.account is not None:
+            outbox.account.keep(MOST_KEPT)
         await _serve(service, channel, outbox)
 
 
