@@ -100,8 +100,10 @@ def measure(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Measure:
         raise over_limit(f"has {len(data)} bytes", limits.max_bytes, "max_bytes")
     # These counts include what stands in strings. Only if there is enough of it are strings taken out and the rest measured.
     if len(data) <= SHORT:
-        brackets = data.count(b"[") + data.count(b"{")
-        opened = brackets + data.count(b",")
+        # One pass for all of them: `bytes.count` looks at each byte as well.
+        brackets = opened = len(data) - len(data.translate(None, b"[{,"))
+        if opened > limits.max_depth:
+            brackets = data.count(b"[") + data.count(b"{")
     else:
         brackets = _count(data, b"[", limits.max_values) + _count(data, b"{", limits.max_values)
         opened = brackets + _count(data, b",", limits.max_values)
