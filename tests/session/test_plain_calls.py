@@ -14,7 +14,7 @@ from hypothesis import example, given, strategies as st
 from peer import EVERYTHING, Json, modern_meta
 from talk import Talk, offering, talk_to
 
-from trio_mcp import CallHandler, CallRequest, CallResult, MessageFacts, Server, ToolError
+from trio_mcp import CallHandler, CallRequest, CallResult, Server, ToolError
 from trio_mcp.protocol.codec.models import PlainCall
 from trio_mcp.protocol.codec.reading import CODECS
 from trio_mcp.protocol.connection import RequestIn
@@ -22,7 +22,7 @@ from trio_mcp.protocol.jsonrpc import Request, dump
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, TASKS_EXTENSION
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import ToolSearch
-from trio_mcp.session import make_session
+from trio_mcp.session import MessageFacts, make_session
 from trio_mcp.types import CallToolRequestParams, CallToolResult, TextContent
 
 LONE = "\ud800"
