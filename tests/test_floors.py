@@ -133,6 +133,13 @@ def test_the_package_alone_loads_neither_logging_nor_cryptography() -> None:
     assert loaded("trio_mcp").isdisjoint({"logging", "secrets", "dataclasses", "trio", "pydantic"})
 
 
+def test_a_package_that_is_imported_by_its_name_loads_no_other_one() -> None:
+    # Python asks `trio_mcp` for the name first, and the hints for names that it does not have come from all packages.
+    modules = loaded("trio_mcp", then="from trio_mcp import auth")
+    assert "trio_mcp.auth" in modules
+    assert modules.isdisjoint({"trio_mcp.openapi", "trio_mcp.client", "trio_mcp.testing", "trio_mcp.server"})
+
+
 TOOLS_ONLY = """
 import sys
 sys.path[:0] = {sources!r}

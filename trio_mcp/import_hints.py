@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Final
 
 OF_OTHERS: Final[Mapping[str, str]] = {
@@ -89,4 +90,7 @@ def hint(name: str) -> str:
     """Return what to write instead of a name of `trio_mcp`; empty if nothing is known."""
     if name in OF_OTHERS or name in MODULES:
         return OF_OTHERS.get(name) or MODULES[name]
+    # `from trio_mcp import auth` asks for the name before it imports the package: nothing is missing.
+    if find_spec(f"trio_mcp.{name}") is not None:
+        return ""
     return next((f"it is in {package}" for package in PACKAGES if name in public_names(package)), "")
