@@ -25,7 +25,7 @@ FUZZ_SECONDS ?= 120
 CHAOS_SECONDS ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cast dashboard test test-pythons pythons test-wires compiled packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint platforms clean
+.PHONY: help demo cast dashboard test test-pythons pythons test-wires compiled packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint platforms licences audit clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -121,6 +121,13 @@ lint: $(STAMPS)/dev  ## check format, style, types, the layers, and that nothing
 platforms: $(STAMPS)/dev  ## check the types of the product as on macOS and on Windows: what only Unix has is an error outside of its guard
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin trio_mcp transports/trio_mcp_transports
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 trio_mcp transports/trio_mcp_transports
+
+licences: $(STAMPS)/dev  ## check the licence of every package that users install, and write the table of docs/internals/releasing.md
+	$(BIN)/python tests/packages/licences.py
+
+audit: $(STAMPS)/dev  ## look up known vulnerabilities of every package that users install (after make licences; pypi.org has to be reached)
+	build/release/bin/python -m pip freeze --exclude trio-mcp > build/release/frozen.txt
+	$(BIN)/pip-audit --strict --disable-pip --no-deps -r build/release/frozen.txt
 
 clean:  ## remove what was built here
 	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -12,6 +12,10 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.packages import licences
+
 ROOT = Path(__file__).parents[1]
 STANDARD = sys.stdlib_module_names | {"annotationlib"}
 """Modules of Python itself; `annotationlib` came with 3.14."""
@@ -35,8 +39,6 @@ NAMESPACES = {"opentelemetry": ["opentelemetry-api"]}
 """Packages of several distributions, of which we import one."""
 FOR_TYPE_CHECKERS = "trio_mcp/model_formats/api_types.py"
 """Names the types of all extras; it loads nothing when it is run."""
-FOR_CONTRIBUTORS = {"bench", "dev", "docs"}
-"""Extras for the tests and the benchmark, of which the library imports nothing that its users do not have."""
 
 
 def imported(file: Path) -> Iterator[str]:
@@ -95,9 +97,26 @@ def test_every_package_that_is_declared_is_imported() -> None:
 
 
 def test_an_extra_is_imported_in_one_file_and_installed_for_the_tests() -> None:
-    assert set(project()["optional-dependencies"]) == {*EXTRAS, *FOR_CONTRIBUTORS}
+    assert set(project()["optional-dependencies"]) == {*EXTRAS, *licences.FOR_CONTRIBUTORS}
     files = {name: set(used()[name]) - {FOR_TYPE_CHECKERS} for name in optional()}
     assert files == {name: set(file.split()) for name, file in optional().items()}
     assert set(optional()) & declared() == set()
     extras = project()["optional-dependencies"]
     assert {requirement for extra in EXTRAS for requirement in extras[extra]} <= set(extras["dev"])
+
+
+@pytest.mark.parametrize("licence", ["MIT", "Apache-2.0 OR BSD-3-Clause", "Apache Software License; MIT License"])
+def test_a_package_whose_licences_are_all_allowed_is(licence: str) -> None:
+    assert licences.Package("some", "1", licence).is_allowed
+
+
+@pytest.mark.parametrize(
+    "licence", ["GPL-3.0-only", "MIT AND GPL-3.0-only", "MIT; Other/Proprietary License", "UNKNOWN", ""]
+)
+def test_a_package_with_another_licence_or_none_is_not_allowed(licence: str) -> None:
+    assert not licences.Package("some", "1", licence).is_allowed
+
+
+def test_what_is_allowed_of_one_package_is_not_of_others() -> None:
+    assert licences.Package("psycopg", "3", "LGPL-3.0-only").is_allowed
+    assert not licences.Package("some", "1", "LGPL-3.0-only").is_allowed

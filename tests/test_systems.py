@@ -1,4 +1,4 @@
-"""What needs a POSIX system says so on Windows, and nothing else fails there for want of one.
+"""What needs a POSIX system raises an error on Windows that names it, and nothing else fails there for want of one.
 
 Nothing of this ran on Windows: `make platforms` checks the types for it, and these tests take away what it lacks.
 """

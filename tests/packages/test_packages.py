@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.packages import licences
+
 ROOT = Path(__file__).parents[2]
 BUILD_SECONDS, INSTALL_SECONDS, RUN_SECONDS = 300, 600, 60
 
@@ -116,10 +118,20 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 @pytest.fixture(scope="session", params=Built._fields)
 def place(request: pytest.FixtureRequest, built: Built, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A new environment in which one of the files is installed, with what it depends on."""
+    return installed(str(getattr(built, request.param)), tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def whole(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A new environment in which the wheel is installed with all extras for users."""
+    return installed(f"{built.wheel}[{','.join(licences.extras())}]", tmp_path_factory)
+
+
+def installed(what: str, tmp_path_factory: pytest.TempPathFactory) -> Place:
     environment, folder = tmp_path_factory.mktemp("env"), tmp_path_factory.mktemp("empty")
     check_call([sys.executable, "-m", "venv", str(environment)], INSTALL_SECONDS)
     python = str(environment / "bin" / "python")
-    check_call([python, "-m", "pip", "install", "--quiet", str(getattr(built, request.param))], INSTALL_SECONDS)
+    check_call([python, "-m", "pip", "install", "--quiet", what], INSTALL_SECONDS)
     return Place(environment / "bin", folder)
 
 
@@ -177,8 +189,7 @@ def test_its_dependencies_are_complete_and_agree(place: Place) -> None:
     assert "No broken requirements" in place.run("python", "-m", "pip", "check")
 
 
-def test_every_module_can_be_imported_but_those_of_extras_and_of_pytest(place: Place) -> None:
-    script = """
+IMPORT_ALL = """
 import importlib, pkgutil, trio_mcp, trio_mcp_transports
 for package in (trio_mcp, trio_mcp_transports):
     for each in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
@@ -188,7 +199,10 @@ for package in (trio_mcp, trio_mcp_transports):
             except ModuleNotFoundError as error:
                 print(each.name, error.name)
 """
-    lines = place.run("python", "-c", script).splitlines()
+
+
+def test_every_module_can_be_imported_but_those_of_extras_and_of_pytest(place: Place) -> None:
+    lines = place.run("python", "-c", IMPORT_ALL).splitlines()
     assert {line.split()[1] for line in lines} == {
         "anthropic",
         "keyring",
@@ -218,6 +232,40 @@ def test_a_file_is_called_over_stdio_and_over_http(place: Place) -> None:
         url = next(line for line in server.stderr if "serves MCP at" in line).split()[-1]
         for target in (url, url.replace("http:", "ws:")):
             assert "tea: 3 euros" in place.run("trio-mcp", "call", target, "price", "item=tea")
+
+
+def test_the_first_commands_of_the_readme_work(place: Place) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (server,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    (place.folder / "travel.py").write_text(server)
+    call = ("call", "travel.py", "book_flight", "destination=Lisbon")
+    install = ("install", "claude-code", "travel.py")
+    assert all(f"trio-mcp {' '.join(words)}\n" in readme for words in (call, install))
+    # A test has no terminal.
+    assert "the window to Lisbon" in place.run("trio-mcp", *call, "--answer", "value=window")
+    place.run("trio-mcp", *install, "--file", "claude.json", "--yes")
+    assert "travel.py" in (place.folder / "claude.json").read_text()
+    with place.started("trio-mcp", "serve", "travel.py", "--port", "0") as process:
+        assert process.stderr is not None
+        assert any("serves MCP at" in line for line in process.stderr)
+
+
+# with the extras
+
+
+def test_every_module_can_be_imported_with_the_extras_but_those_of_pytest(whole: Place) -> None:
+    lines = whole.run("python", "-c", IMPORT_ALL).splitlines()
+    assert {line.split()[1] for line in lines} == {"pytest"}
+    assert "No broken requirements" in whole.run("python", "-m", "pip", "check")
+
+
+def test_every_package_that_users_install_has_a_licence_that_is_allowed(whole: Place) -> None:
+    packages = licences.packages_of(str(whole.binaries / "python"))
+    assert len(packages) >= len(licences.extras())
+    assert [package for package in packages if not package.is_allowed] == []
+
+
+# types
 
 
 def test_types_are_found_by_a_type_checker(place: Place) -> None:
