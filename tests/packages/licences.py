@@ -1,7 +1,7 @@
 """The licence of every package that users install with trio-mcp and its extras, as `pip-licenses` reads them from the metadata.
 
-Without an argument it installs this checkout with all extras in `build/release`, and writes the table of the page; with the path of
-a Python it checks the packages of that environment.
+Without an argument it installs this checkout with all extras in `build/release`, and writes the table of the page. With the path
+of a Python it checks the packages of that environment.
 
 exit status: 1 if a licence is not allowed.
 """
