@@ -16,6 +16,8 @@ from ..addresses import is_loopback
 from ..uris import split_url
 from .sealed import Client, Login
 
+# The last rules are about a window of an attacker that covers the page, and closes at the first click of a double-click: the
+# buttons take clicks a second after the page was loaded, the mouse came, or it clicked beside them. Keys work at once.
 STYLE: Final = """\
 :root { color-scheme: light dark; --text: #1d2329; --soft: #59636e; --page: #f4f5f7; --card: #fff; --line: #d5dae0;
   --main: #1557b0; --on-main: #fff; }
@@ -35,6 +37,10 @@ button, a.button { flex: 1 1 9rem; padding: .7rem 1rem; border: 1px solid var(--
 .main { color: var(--on-main) !important; background: var(--main) !important; }
 :focus-visible { outline: 3px solid var(--main); outline-offset: 2px; }
 .note { color: var(--soft); font-size: .9rem; }
+form { animation: wait 1s; }
+@keyframes wait { from, to { pointer-events: none; } }
+@media (hover: hover) and (pointer: fine) {
+  main:not(:hover) form, main:active:not(:has(button:active)) form { animation: none; pointer-events: none; } }
 """
 
 HEADERS: Final[Mapping[str, str]] = MappingProxyType(
