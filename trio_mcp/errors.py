@@ -55,6 +55,7 @@ from .base.values import printable
 
 if TYPE_CHECKING:
     from .base.values import JsonValue
+    from .types.base import JsonObject
 
 E = TypeVar("E", bound=Exception)
 
@@ -137,13 +138,15 @@ class PeerError(McpError):
         code: its error code.
         message: its text.
         data: its `data` member, or None.
+        more: its members that JSON-RPC does not define, and a `data` of null; None if it has none.
     """
 
-    def __init__(self, code: int, message: str, data: JsonValue = None) -> None:
+    def __init__(self, code: int, message: str, data: JsonValue = None, more: JsonObject | None = None) -> None:
         super().__init__(f"{message} (code {code})")
         self.code = code
         self.message = message
         self.data = data
+        self.more = more
 
 
 class ServerBusy(PeerError):

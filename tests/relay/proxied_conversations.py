@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import trio
+import trio.testing
 from conversing import SECONDS, HttpTalk, Talk
 from far_wire import FarWire
 from relaying import HELLO, Json
@@ -94,6 +95,8 @@ async def changing(kinds: Sequence[str], talk: Talk, _far: FarWire) -> None:
         await talk.heard_of("resources/updated" if kind == "updated" else f"{kind}/list_changed")
     if listening is not None and not isinstance(talk, HttpTalk):
         await talk.notify("notifications/cancelled", {"requestId": listening["id"]})
+        # A request of before and one of after are not in any order.
+        await trio.testing.wait_all_tasks_blocked(0.002)
     elif listening is None and "updated" in kinds:
         await talk.request("resources/unsubscribe", {"uri": "note://one"})
     await talk.call("after")

@@ -1,6 +1,6 @@
 """The record of conversations through proxies: what each side has received of each, as JSON values.
 
-What differs from run to run is replaced: the ids of requests at the server, progress tokens, sealed states. Long texts are
+What differs from run to run is replaced: the ids of requests at the side that gets them, progress tokens, sealed states. Long texts are
 replaced by their digests.
 """
 
@@ -166,13 +166,18 @@ def normal(recorded: Json) -> Json:
     for message in found["server"]:
         for each in message if isinstance(message, list) else [message]:
             without_ids(each, names)
+    asked = Names()
+    for messages in found["host"].values():
+        for message in messages:
+            for each in message if isinstance(message, list) else [message]:
+                without_ids(each, asked)
     return {"host": {name: [shortened(each) for each in found["host"][name]] for name in found["host"]}} | {
         "server": [shortened(each) for each in found["server"]]
     }
 
 
 def without_ids(message: Json, names: Names) -> None:
-    """Name the ids of a message that the server has received."""
+    """Name the ids of a message as the side that has received it knows them."""
     params = message.get("params", {})
     if "method" in message and "id" in message:
         message["id"] = names.id_of(message["id"])

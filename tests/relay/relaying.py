@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,16 +37,99 @@ FORM: Json = {
 }
 
 
+def key_of(message: Json) -> str:
+    return f"{message['method']} {json.dumps(message.get('params', {}), sort_keys=True)}"
+
+
+class Ids:
+    """The ids of requests at the side that they pass to: a proxy numbers them anew, and tests name them by those of their sender.
+
+    Those of the requests that the proxy sends itself are "proxy-" and the number.
+    """
+
+    def __init__(self) -> None:
+        self._sent: dict[str, deque[object]] = {}
+        """The ids of requests that have not arrived, by method and params."""
+        self._own: dict[object, object] = {}
+        self._theirs: dict[object, object] = {}
+
+    def note(self, message: Json) -> None:
+        """Note a request as its sender sends it."""
+        if "method" in message and "id" in message:
+            self._sent.setdefault(key_of(message), deque()).append(message["id"])
+
+    def named(self, message: Json) -> Json:
+        """Return a message that has passed, with the ids of the sender."""
+        if "method" not in message:
+            return message
+        if "id" in message:
+            name = self._name_of(message)
+            self._own[message["id"]], self._theirs[repr(name)] = name, message["id"]
+            return {**message, "id": name}
+        params = message.get("params", {})
+        if "requestId" in params:
+            return {**message, "params": {**params, "requestId": self._own.get(params["requestId"])}}
+        return message
+
+    def _name_of(self, message: Json) -> object:
+        if message["id"] in self._own:
+            return self._own[message["id"]]  # it is sent once more
+        # One that the proxy has changed is the oldest of its method.
+        keys = (key for key in [key_of(message), *self._sent] if key in self._sent)
+        key = next((key for key in keys if key.partition(" ")[0] == message["method"]), None)
+        if key is None:
+            return f"proxy-{message['id']}"
+        name = self._sent[key].popleft()
+        if not self._sent[key]:
+            del self._sent[key]
+        return name
+
+    def at_proxy(self, name: object) -> object:
+        """Return the id that a request has at the proxy."""
+        return self._theirs[repr(name)]
+
+    def answered(self, message: Json) -> Json:
+        """Return an answer to such a message, with the id that the proxy knows."""
+        if "method" in message or "id" not in message:
+            return message
+        return {**message, "id": self._theirs.get(repr(message["id"]), message["id"])}
+
+
+def connect_ids(host: Line, server: Line) -> None:
+    """Let both ends know a request by the id that its sender has given it."""
+    host.sent = server.received = Ids()
+    server.sent = host.received = Ids()
+
+
 class Line:
-    """One end of a wire of lines, as a test holds it."""
+    """One end of a wire of lines, as a test holds it.
+
+    Attributes:
+        sent, received: the ids of the requests that this end sends, and of those that it gets, if the other end has them, too.
+    """
 
     def __init__(self, stream: trio.StapledStream[Any, Any]) -> None:
         self._stream = stream
         self._rest = b""
+        self.sent: Ids | None = None
+        self.received: Ids | None = None
 
     async def send(self, message: Json | list[Json] | bytes) -> None:
+        for each in message if isinstance(message, list) else [message]:
+            if self.sent is not None and isinstance(each, dict):
+                self.sent.note(each)
+        if self.received is not None and isinstance(message, dict):
+            message = self.received.answered(message)
         line = message if isinstance(message, bytes) else json.dumps(message).encode()
         await self._stream.send_all(line + b"\n")
+
+    async def send_together(self, *messages: Json) -> None:
+        """Send messages in one write."""
+        assert self.sent is not None
+        assert self.received is not None
+        for each in messages:
+            self.sent.note(each)
+        await self.send(b"\n".join([json.dumps(self.received.answered(each)).encode() for each in messages]))
 
     async def line(self) -> bytes:
         with trio.fail_after(SECONDS):
@@ -57,7 +141,8 @@ class Line:
         return line
 
     async def receive(self) -> Any:
-        return json.loads(await self.line())
+        message = json.loads(await self.line())
+        return message if self.received is None or not isinstance(message, dict) else self.received.named(message)
 
     async def next(self) -> Any:
         """Return the next message, however long it takes. Raise `EOFError` at the end."""
@@ -211,6 +296,7 @@ async def relayed(
 
     relay = RelayServer(connect, Backfill(Model() if provider is None else provider, **backfill))  # type: ignore[arg-type]
     found = Relayed(Line(host), Line(server), relay, trio.Event())
+    connect_ids(found.host, found.server)
 
     async def serve() -> None:
         await relay.serve_channel(LineChannel(host_end.receive_stream, host_end.send_stream))

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 from naming import unnamed
-from relaying import ALL_SECONDS, Json, Line, Model, ask, call, cancel, initialize, initialized, result
+from relaying import ALL_SECONDS, Ids, Json, Line, Model, ask, call, cancel, initialize, initialized, result
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client.reconnecting import reconnecting
@@ -30,7 +30,8 @@ class LosesSessions(LineChannel):
 
     def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
         if isinstance(line, bytes) and line.startswith(b"LOST"):
-            return Envelope(Unanswered(line.partition(b" ")[2].decode() or None, "lost", session_lost=True))
+            named = line.partition(b" ")[2]
+            return Envelope(Unanswered(int(named) if named else None, "lost", session_lost=True))
         return super()._parse(line)
 
 
@@ -81,18 +82,23 @@ OFFERS: Json = {"capabilities": {"tools": {"listChanged": True}, "resources": {"
 async def lasting(channel_type: type[LineChannel] = LineChannel, **backfill: Any) -> AsyncIterator[Lasting]:
     host, host_end = trio.testing.memory_stream_pair()
     sends, servers = trio.open_memory_channel[Line](100)
+    ids = Ids()
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[LineChannel]:
         if found.is_away:
             raise OSError("nobody is at home")
         near, far = trio.testing.memory_stream_pair()
-        sends.send_nowait(Line(near))
+        server = Line(near)
+        # The ids of questions are what some of the tests are about.
+        server.received = ids
+        sends.send_nowait(server)
         async with channel_type(far.receive_stream, far.send_stream) as channel:
             yield channel
 
     relay = RelayServer(lambda: reconnecting(connect), Backfill(Model(), **backfill), name="far", keeps_session=True)
     found = Lasting(Line(host), relay, sends, servers)
+    found.host.sent = ids
 
     async def serve() -> None:
         await relay.serve_channel(LineChannel(host_end.receive_stream, host_end.send_stream))
@@ -164,7 +170,7 @@ async def test_what_may_have_run_is_an_error_and_what_is_repeatable_is_sent_agai
             await proxy.host.send(sent)
             await first.receive()
         await first.leave()
-        failed = [await proxy.host.receive() for _ in range(2)]
+        failed = sorted([await proxy.host.receive() for _ in range(2)], key=lambda each: str(each["id"]))
         assert [(each["id"], each["error"]["code"]) for each in failed] == [(2, -32603), (3, -32603)]
         assert not unnamed(failed[0]["error"]["message"], "far", "may or may not")
         second = await proxy.reopened()
@@ -183,7 +189,8 @@ async def test_a_request_that_the_server_ignored_because_it_had_lost_the_session
         await proxy.host.send(call("pay", "pay"))
         await server.receive()
         await server.send(b"LOST")
-        await server.send(b"LOST pay")
+        assert server.received is not None
+        await server.send(f"LOST {server.received.at_proxy('pay')}".encode())
         await accept_handshake(server)
         assert (await server.receive())["method"] == READY["method"]
         assert (await server.receive())["id"] == "pay"
@@ -201,7 +208,7 @@ async def test_while_the_server_is_away_calls_are_answered_with_a_clear_error_an
         await first.leave()
         await wait_all_tasks_blocked()
         for number in range(3):
-            await proxy.host.send(call(number))
+            await proxy.host.send(call(number, "away"))
             answer = await proxy.host.receive()
             assert (answer["id"], answer["error"]["code"]) == (number, -32603)
             assert not unnamed(answer["error"]["message"], "far", "nobody is at home")
@@ -315,7 +322,7 @@ async def test_a_server_that_is_slow_to_come_back_is_asked_once_and_its_late_ans
         mock_clock.jump(ATTEMPT_SECONDS)
         await wait_all_tasks_blocked()
         # The host is not kept waiting for it.
-        await proxy.host.send(call(1))
+        await proxy.host.send(call(1, "away"))
         assert (await proxy.host.receive())["error"]["code"] == -32603
         mock_clock.jump(LEAST_PAUSE)
         await proxy.host.send(call(2))

@@ -404,15 +404,16 @@ async def test_what_belongs_to_a_task_names_it_as_its_principal_knows_it() -> No
         note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": 1, "_meta": related("t-1")}}
         await server.send(note)
         await server.send(ask("q", "elicitation/create", {"message": "?", "_meta": related("t-1")}))
+        await stream.until("elicitation/create")
         await server.send(ask("g", "tasks/get", {"taskId": "of the host"}))
         await stream.until("tasks/get")
         announced, asked, about = stream.events
         assert announced["params"]["_meta"] == asked["params"]["_meta"] == related(task_id)
         assert about["params"] == {"taskId": "of the host"}
-        await hosts.peer.post({"jsonrpc": "2.0", "id": "q", "result": {"_meta": related(task_id)}}, headers)
+        await hosts.peer.post({"jsonrpc": "2.0", "id": asked["id"], "result": {"_meta": related(task_id)}}, headers)
         assert (await server.receive())["result"] == {"_meta": related("t-1")}
         own = {"taskId": "of the host", "_meta": related("of the host")}
-        await hosts.peer.post({"jsonrpc": "2.0", "id": "g", "result": own}, headers)
+        await hosts.peer.post({"jsonrpc": "2.0", "id": about["id"], "result": own}, headers)
         assert (await server.receive())["result"] == own
         other = hosts.peer.start({"jsonrpc": "2.0", "id": 3, "method": "x/y", "params": {"taskId": "t-1"}}, headers)
         got = await server.receive()

@@ -257,7 +257,8 @@ class Link:
                 self.dropped,
             )
             session.telemetry = self._options.telemetry
-            session.connection.passes_unknown = self._options.on_unknown is not None
+            session.connection.unread = self._options.unread
+            session.connection.skip_ids(self._options.last_id)
             if isinstance(session, WaitingSession):
                 session.wait_if_busy = self._options.wait_if_busy
             nursery.start_soon(self._run, session, nursery, handlers)

@@ -24,7 +24,7 @@ from ..base.checks import (
 )
 from ..base.named_tuples import NamedTuple
 from ..errors import PeerError
-from ..protocol.codec.unknown import UnknownParams
+from ..protocol.codec.unknown import UnknownParams, Unread
 from ..protocol.jsonrpc import MISSING_CAPABILITY
 from ..protocol.revisions import IDEMPOTENCY_KEY, REVISIONS
 from ..sampling import SamplingProvider
@@ -82,7 +82,11 @@ class ClientOptions:
     cache: CacheView = NO_CACHE
     telemetry: Telemetry | None = field(default_factory=open_telemetry)
     on_unknown: Callable[[str, UnknownParams], None] | None = None
-    """Called with each notification that no revision has; None ignores them. For a proxy, which passes them on."""
+    """Called with each notification that passes unread; None ignores those that no revision has. For a proxy."""
+    unread: Unread = Unread.NONE
+    """Which messages of the server pass unread."""
+    last_id: int = 0
+    """Of the requests that were sent over this connection before."""
 
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, MODES)

@@ -47,8 +47,9 @@ from ..errors import (
 from ..types import CancelledNotificationParams, InitializeRequestParams, Model
 from .batches import LostAnswers, checked_in_batch
 from .codec import Codec, codec_for
-from .codec.models import Dropped, Params
+from .codec.models import Dropped, Params, validated
 from .codec.reading import CLOSED, Inbound, Phase, RequestTerms, SessionTerms, read_request
+from .codec.unknown import NO_PARAMS, UnknownParams, UnknownResult, Unread, is_without_members
 from .jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -165,6 +166,8 @@ class PendingRequest(NamedTuple):
     method: str
     codec: Codec
     may_be_task: bool
+    is_unread: bool = False
+    """The answer passes unread, as the request did."""
 
 
 MAX_WITHDRAWN = 1024
@@ -179,8 +182,7 @@ class Connection:
         shared_channel: all requests travel on one channel, so two open requests of the peer may not share an id (-32600). Where
             every request has a separate stream (HTTP) they may: hosts exist that number everything 1.
         first_id: the id of our first request; lower ones are those of requests from before a restart.
-        passes_unknown: requests and notifications that no revision has are events as others are, with `UnknownParams`, for a
-            proxy that passes them on.
+        unread: which requests and notifications are events with `UnknownParams`, for a proxy that passes them on.
         takes_plain: what serves `tools/call` takes `PlainCall` as its params, too.
     """
 
@@ -193,10 +195,10 @@ class Connection:
         "dropped",
         "notified",
         "open_ids",
-        "passes_unknown",
         "shared_channel",
         "takes_plain",
         "terms",
+        "unread",
     )
 
     def __init__(
@@ -205,11 +207,11 @@ class Connection:
         *,
         shared_channel: bool = True,
         first_id: int = 1,
-        passes_unknown: bool = False,
+        unread: Unread = Unread.NONE,
         takes_plain: bool = False,
     ) -> None:
         self._peer = peer
-        self.passes_unknown = passes_unknown
+        self.unread = unread
         self.takes_plain = takes_plain
         self.shared_channel = shared_channel
         self.terms = SessionTerms()
@@ -284,6 +286,10 @@ class Connection:
                 error.request_id = message.id
             return Rejected(without_traceback(error), answer=isinstance(message, Request))
 
+    def skip_ids(self, last: int) -> None:
+        """Give the next request of ours an id above this one: there may still be answers to those of an earlier session."""
+        self._next_id = last
+
     def release_id(self, request_id: RequestId) -> None:
         """Let the peer use the id of its request again: our answer is on its way, or there will be none."""
         self.open_ids.discard(request_id)
@@ -301,10 +307,10 @@ class Connection:
         if self.terms.phase is Phase.CLOSED:
             raise LocalProtocolError("the connection is closed")
         codec = codec or self.terms.codec
-        encoded = codec.encode_request(method, params)
+        encoded = NO_PARAMS if is_without_members(params) else codec.encode_request(method, params)
         self._next_id += 1
         self._pending[self._next_id] = PendingRequest(
-            result_method or method, codec, codec.expects_task(method, params)
+            result_method or method, codec, codec.expects_task(method, params), type(params) is UnknownParams
         )
         return Request(self._next_id, method, encoded)
 
@@ -342,12 +348,7 @@ class Connection:
 
     def _request(self, message: Request, inbound: Inbound | None) -> RequestIn:
         terms, params = read_request(
-            message,
-            inbound,
-            self.terms,
-            self._peer,
-            passes_unknown=self.passes_unknown,
-            takes_plain=self.takes_plain,
+            message, inbound, self.terms, self._peer, self.unread, takes_plain=self.takes_plain
         )
         request_id, method, _, _ = message
         if self.shared_channel:
@@ -360,9 +361,7 @@ class Connection:
     def _notification(self, message: Notification) -> Event:
         params = message.params
         assert not isinstance(params, Encoded)
-        decoded = self.terms.codec.decode_notification(
-            message.method, params, sender=self._peer, passes_unknown=self.passes_unknown
-        )
+        decoded = self.terms.codec.decode_notification(message.method, params, sender=self._peer, unread=self.unread)
         if decoded is None:
             return Ignored(f"unknown notification {message.method}")
         if isinstance(decoded, CancelledNotificationParams):
@@ -378,10 +377,12 @@ class Connection:
             return self._misdirected(message)
         self.notified = False
         if isinstance(message, ErrorResponse):
-            return ReplyIn(id, PeerError(*message.error[:3]))
+            return ReplyIn(id, PeerError(*message.error))
         result = message.result
         assert not isinstance(result, Encoded)
         try:
+            if pending.is_unread:
+                return ReplyIn(id, validated(UnknownResult, result, "result"))
             decode, may_be_task, dropped = pending.codec.decode_result, pending.may_be_task, self.dropped
             return ReplyIn(id, decode(pending.method, result, may_be_task=may_be_task, dropped=dropped))
         except RemoteProtocolError as malformed:

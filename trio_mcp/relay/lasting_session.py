@@ -46,9 +46,7 @@ from ..protocol.jsonrpc import (
 )
 from ..session import Envelope, MessageChannel, Received, Sent
 from ..types import JsonObject
-from .passing import CANCELLED
-from .session_memory import QuestionIds, SentRequests, SessionMemory, accepted
-from .streams import id_in
+from .session_memory import CANCELLED, QuestionIds, SentRequests, SessionMemory, accepted, id_in
 
 logger = peer_logger("trio_mcp.relay")
 

@@ -12,11 +12,9 @@ import trio
 
 from ..base.checks import check_int
 from ..base.logs import peer_logger
-from ..base.shared_limits import RUNNING_CALLS
 from ..errors import AuthorizationError
 from ..http.open_access import Behind
 from ..protocol.sealing.request_state import KeyRing
-from ..runtime.quota import Quota
 from ..server.options import check_service
 from ..server.running import tree_on_signal
 from ..session import (
@@ -99,7 +97,6 @@ class RelayServer:
             OSError: the server could not be started or reached; nothing was sent to the host.
         """
         host = as_message_channel(channel)
-        host.carry_bytes()
         check_event_loop()
         self._bound()
         # First: a server that cannot be started is an error of who started the proxy, and not of a host.
@@ -119,7 +116,7 @@ class RelayServer:
     async def _open(
         self, connect: Connect, on_lost: Callable[[str | AuthorizationError], None], *, one_of_several: bool
     ) -> AsyncIterator[Service]:
-        bindings, limits = self._bound(), self.options.actors
+        bindings = self._bound()
         async with trio.open_nursery() as nursery:
             offers = Offers({}, identity=self.identity, capabilities=ServerCapabilities())
             async with open_service(offers, self.options) as service:
@@ -133,7 +130,6 @@ class RelayServer:
                     self._server_name,
                     self._keeps_session and not one_of_several,
                     self.max_sessions,
-                    Quota(RUNNING_CALLS, limits.actors, limits.actors_per_principal),
                 )
                 with tree_on_signal(service):
                     yield service

@@ -20,7 +20,7 @@ from ..client.lists import ListedTools, Lists
 from ..client.options import CallOptions, ClientOptions
 from ..client.tasks.calls import TaskCalls
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
-from ..protocol.codec.unknown import UnknownParams
+from ..protocol.codec.unknown import UnknownParams, Unread
 from ..protocol.jsonrpc import INTERNAL_ERROR
 from ..protocol.revisions import TASKS_EXTENSION
 from ..runtime import Actor, Lane
@@ -55,6 +55,10 @@ Send: TypeAlias = Callable[[str, RequestParams, OnProgress | None], Awaitable[Mo
 """Sends the request of a call to the server and returns its result."""
 
 
+def ignore(_call: Call) -> None:
+    pass
+
+
 class ServerClient:
     """The client of the server for one host, or for several hosts that are indistinguishable.
 
@@ -66,6 +70,7 @@ class ServerClient:
         mode: the server's era, as `Client.connect` takes it.
         name: what errors call the server.
         passes_unknown: notifications of the server that no revision has are passed on.
+        last_id: of the requests that were sent over the connection before.
 
     Attributes:
         announce: called with each change that the server reports.
@@ -83,6 +88,7 @@ class ServerClient:
         mode: str = "auto",
         name: str = "the server",
         passes_unknown: bool = False,
+        last_id: int = 0,
     ) -> None:
         self.announce: Callable[[Change], None] = lambda _change: None
         self.notify_host: Callable[[str, Model], None] = lambda _method, _params: None
@@ -110,6 +116,8 @@ class ServerClient:
             log_level="debug",
             mode=mode,
             on_unknown=self.on_unknown if passes_unknown else None,
+            unread=Unread.UNKNOWN if passes_unknown else Unread.NONE,
+            last_id=last_id,
         )
         self.link = Link(channel, options)
         self._tools = ListedTools(self.link.dropped)
@@ -132,7 +140,7 @@ class ServerClient:
     @property
     def unknown(self) -> UnknownMethods:
         """What passes on the messages of the host that no revision has."""
-        return UnknownMethods(self._route, self._notify)
+        return UnknownMethods(lambda facts, params: (self._route(facts, params), ignore), self._notify)
 
     def _notify(self, method: str, params: UnknownParams) -> None:
         """Pass a notification of the host on."""

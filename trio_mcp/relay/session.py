@@ -1,73 +1,76 @@
 """The proxy's end of a connection to a host: one connection to the server for each, and what passes between them.
 
 The first message of the host decides. `initialize` and modern requests are offered to the server as they are; if it speaks that
-revision, everything passes from then on (`passing.py`). If not, the proxy speaks to each side in its own era (`translating.py`).
+revision, everything passes unread from then on (`forwarding.py`). If not, the proxy speaks to each side in its own era
+(`translating.py`). In both cases the messages of the host are those of an inner session, whose calls call the server as a client.
 """
 
 # The phases of a session:
 #
 #     phase         messages of the host                       leaves it by
-#     opening       wait in `_waiting`, in order               the server's answer to the first of them (passing, translating)
-#     passing       go to `_passage`                           the end of either connection (over); not that of the
+#     opening       wait in `_opening`, in order               the server's answer to the first of them (serving)
+#     serving       go to `_inner`, a session of a server      the end of either connection (over); not that of the
 #                                                              server's if the proxy keeps the session
-#     translating   go to `_inner`, a session of a server      the end of either connection (over)
-#                   whose routes call the real one
 #     over          requests get an error                      -
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from contextlib import AbstractAsyncContextManager, closing
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from functools import partial
 from typing import Final, TypeAlias
 
 import trio
 
 from ..base.groups import single_exception
-from ..base.logs import RepeatedRecords, peer_logger
-from ..errors import AuthorizationError, LimitExceeded, RemoteProtocolError
-from ..protocol.codec.reading import Inbound
+from ..base.logs import peer_logger
+from ..errors import AuthorizationError, Disconnected, LimitExceeded, RemoteProtocolError
+from ..protocol.codec.reading import Inbound, classify
 from ..protocol.connection import Rejected
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
+    METHOD_NOT_FOUND,
     SERVER_BUSY,
     Batch,
+    Encoded,
     ErrorDetail,
     Malformed,
-    Notification,
     Request,
-    decoded,
     error_response,
-    is_request_id,
 )
+from ..protocol.revisions import Era
+from ..protocol.strict_json import dumps
 from ..runtime import Account, CancelReason, Outbox
-from ..runtime.quota import Quota
-from ..session import (
-    Envelope,
-    MessageChannel,
-    OpenBatch,
-    Received,
-    ReplyTarget,
-    ServerSession,
-    Service,
-    make_session,
-)
-from ..types import JsonObject
+from ..session import Envelope, MessageChannel, OpenBatch, Received, ReplyTarget, ServerSession, Service, make_session
+from ..session.pump import CLEAN_UP
+from ..session.service import Offers
+from ..types import ServerCapabilities
 from .answers import Answers
-from .bindings import Bindings, PrincipalSessions
-from .carrying import end_with, read_server, write_server
+from .bindings import Bindings, PrincipalSessions, without_task_list
+from .forwarding import INITIALIZE, Forwarding
 from .lasting_session import LastingSession
-from .offers import CountedRequests, HandedOver, HostRequest
-from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, declared_in, terms_problem
-from .passing import CANCELLED, Passage
-from .streams import carried_size
-from .translating import Translation, open_translation
-from .upstream import Upstream
+from .offers import HandedOver
+from .opening import (
+    IDS,
+    MAX_WAITING,
+    MAX_WAITING_BYTES,
+    HandshakeRejected,
+    HostLink,
+    Opening,
+    OtherEra,
+    Waiting,
+    WaitingRequest,
+    declared_in,
+    terms_problem,
+    with_offers,
+)
+from .translating import WatchedChannel, open_translation
 
 logger = peer_logger("trio_mcp.relay")
 
 GONE: Final = "{} has gone: {}"
+EMPTY: Final = Encoded(b"{}")
 
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[MessageChannel]]
 """Opens a connection to the server."""
@@ -83,7 +86,6 @@ class RelaySession(ServerSession):
         name: what errors call the server.
         keeps_session: the session of a legacy host goes on in another one of the server, when that has lost it.
         max_sessions: how many principals of modern hosts over HTTP may have a connection to the server.
-        running: counts the requests of all hosts.
     """
 
     def __init__(
@@ -96,15 +98,12 @@ class RelaySession(ServerSession):
         name: str,
         keeps_session: bool,
         max_sessions: int,
-        running: Quota,
         service: Service,
         *,
         shared_channel: bool = True,
         account: Account | None = None,
     ) -> None:
         super().__init__(service, shared_channel=shared_channel, account=account)
-        self.requests = CountedRequests(self.connection.open_ids, running)
-        self._running = running
         self._answers, self._bindings = answers, bindings
         self._connect, self._start, self._on_lost = connect, start, on_lost
         self._shared = shared_channel
@@ -117,13 +116,11 @@ class RelaySession(ServerSession):
         self._principals = PrincipalSessions(partial(self._for_principal, service), max_sessions)
         self._opening = Opening()
         self._scope = trio.CancelScope()
-        self._serves_principal = False
-        """It is one of `PrincipalSessions`."""
         self._started = False
         self._lost: str | None = None
-        self._passage: Passage | None = None
-        self._passes = False
-        self._translation: Translation | None = None
+        self._watched: WatchedChannel | None = None
+        self._inner: ServerSession | None = None
+        self._forwarding: Forwarding | None = None
         self._standalone: Outbox[Envelope] | None = None
 
     # the interface to transports
@@ -148,7 +145,7 @@ class RelaySession(ServerSession):
         # A method of the session would be a reference cycle, since its `PrincipalSessions` keep it.
         made = make_session(service, shared_channel=False)
         assert isinstance(made, RelaySession)
-        made._serves_principal, made._caller = True, principal  # noqa: SLF001  it is of this class
+        made._caller = principal  # noqa: SLF001  it is of this class
         return made
 
     def receive_own(
@@ -160,109 +157,60 @@ class RelaySession(ServerSession):
         inbound: Inbound | None,
     ) -> ReplyTarget | OpenBatch | Rejected | None:
         """Take one message of the host of this session."""
-        if self._translation is not None:
-            return self._translation.session.receive(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
+        if self._inner is not None and self._watched is not None and not self._watched.lost.is_set():
+            return self._inner.receive(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
         message = envelope.message
         if self._shared:
             self._standalone = outbox
-        if isinstance(message, Batch):
-            return self._receive_batch(message, envelope, outbox, owns_outbox=owns_outbox)
         if isinstance(message, Malformed) and message.answers is None:
-            rejected = Rejected(message.error, answer=not message.is_answer)
-            if rejected.answer:
-                outbox.post(Envelope(error_response(message.error)))
-            return rejected
+            return self._rejected(message.error, outbox, answer=not message.is_answer)
+        if isinstance(message, Batch) and not self._shared:
+            return self._rejected(RemoteProtocolError("a batch came before initialize", code=INVALID_REQUEST), outbox)
         if not isinstance(message, Request):
-            self._keep(Waiting(envelope, None, inbound)) if not self._passes else self._pass(envelope, None)
+            self._keep(Waiting(envelope, outbox, None, inbound))
             return None
-        problem = self._problem_of(message) or terms_problem(inbound)
-        if problem is not None:
-            problem.request_id = message.id
-            outbox.post(Envelope(error_response(problem), about=message.id))
-            return Rejected(problem, answer=True)
         target = ReplyTarget(message.id, outbox, owns_outbox, self.requests)
-        problem = self._receive_request(envelope, message, target, inbound)
-        if problem is not None:
-            outbox.post(Envelope(error_response(problem), about=message.id))
-            return Rejected(problem, answer=True)
-        return target
-
-    def _problem_of(self, message: Request) -> RemoteProtocolError | None:
-        """Return why a request is rejected at once; None if it is not."""
-        problem: RemoteProtocolError | None = None
-        if self._shared and message.id in self.connection.open_ids:
-            problem = RemoteProtocolError(f"the id {message.id!r} is in use", code=INVALID_REQUEST)
-        elif self._lost is not None:
-            problem = RemoteProtocolError(self._lost, code=INTERNAL_ERROR)
-        elif self._opening.is_full:
-            problem = RemoteProtocolError(
-                f"{MAX_WAITING} messages, or {MAX_WAITING_BYTES} bytes, wait for the server to start, and no more",
-                code=SERVER_BUSY,
-            )
-        if problem is not None:
-            problem.request_id = message.id
-        return problem
-
-    def _receive_request(
-        self, envelope: Envelope[Received], message: Request, target: ReplyTarget, inbound: Inbound | None
-    ) -> RemoteProtocolError | None:
-        """Take a request; return why it is rejected if there are too many, or the memory budget has no room for it."""
-        peer = envelope.peer
-        request = HostRequest(message, target, self._on_withdrawn, peer.headers, peer.principal)
+        request = WaitingRequest(message, target)
+        problem = self._problem_of(message) or terms_problem(inbound)
         try:
-            self._running.check(target.caller)
-            request.draw(envelope.size)
+            if problem is None:
+                request.draw(envelope.size)
         except LimitExceeded as error:
             problem = RemoteProtocolError(str(error), code=SERVER_BUSY)
+        if problem is not None:
             problem.request_id = message.id
-            return problem
-        target.outbox.size_of = carried_size
+            return self._rejected(problem, outbox)
         self.connection.open_ids.add(message.id)
         self.requests.add(target)
         target.work = request
-        if self._passes:
-            self._pass(envelope, request)
-        else:
-            self._keep(Waiting(envelope, request, inbound))
-        return None
+        self._keep(Waiting(envelope, outbox, request, inbound))
+        return target
 
-    def _receive_batch(
-        self, message: Batch, whole: Envelope[Received], outbox: Outbox[Envelope], *, owns_outbox: bool
-    ) -> OpenBatch | Rejected | None:
-        """Take the messages of an array one by one; their answers go back in one (2025-03-26)."""
-        try:
-            members = message.messages()
-        except RemoteProtocolError as error:
-            outbox.post(Envelope(error_response(error)))
-            return Rejected(error, answer=True)
-        batch = OpenBatch(outbox, owns_outbox=owns_outbox)
-        for member in members:
-            envelope: Envelope[Received] = Envelope(member, peer=whole.peer, size=whole.size // len(members))
-            problem = self._problem_of(member) if isinstance(member, Request) else None
-            if isinstance(member, Malformed) and member.answers is None:
-                problem = member.error
-            if problem is not None:
-                batch.expect()
-                batch.settle(error_response(problem))
-            elif isinstance(member, Request):
-                target = batch.reply_target(member.id, self.requests)
-                problem = self._receive_request(envelope, member, target, None)
-                if problem is not None:
-                    target.finish(ErrorDetail(problem.code, str(problem)))
-            else:
-                self._keep(Waiting(envelope, None, None)) if not self._passes else self._pass(envelope, None)
-        batch.all_read()
-        return None if batch.finished and not batch.expects_reply else batch
+    def _rejected(self, error: RemoteProtocolError, outbox: Outbox[Envelope], *, answer: bool = True) -> Rejected:
+        if answer:
+            outbox.post(Envelope(error_response(error), about=error.request_id))
+        return Rejected(error, answer=answer)
+
+    def _problem_of(self, message: Request) -> RemoteProtocolError | None:
+        """Return why a request is rejected at once; None if it is not."""
+        if self._shared and message.id in self.connection.open_ids:
+            return RemoteProtocolError(f"the id {message.id!r} is in use", code=INVALID_REQUEST)
+        if self._lost is not None:
+            return RemoteProtocolError(self._lost, code=INTERNAL_ERROR)
+        if self._opening.is_full:
+            return RemoteProtocolError(
+                f"{MAX_WAITING} messages, or {MAX_WAITING_BYTES} bytes, wait for the server to start, and no more",
+                code=SERVER_BUSY,
+            )
+        return None
 
     def attach(self, outbox: Outbox[Envelope] | None) -> None:
         """Set where messages go that belong to no request."""
         self._standalone = outbox
-        if outbox is not None:
-            outbox.size_of = carried_size
-        if self._passage is not None:
-            self._passage.streams.attach(outbox)
-        if self._translation is not None:
-            self._translation.session.attach(outbox)
+        if self._forwarding is not None:
+            self._forwarding.attach(outbox)
+        if self._inner is not None:
+            self._inner.attach(outbox)
         # A host with one channel is connected for good: it learns at once of a server that ends before it has said anything.
         if self._shared and outbox is not None:
             self._begin()
@@ -272,8 +220,8 @@ class RelaySession(ServerSession):
         self._lost = self._lost or GONE.format(self._name, "the session has ended")
         self._principals.close_all(reason)
         self._scope.cancel()
-        if self._translation is not None:
-            self._translation.session.close(reason)
+        if self._inner is not None:
+            self._inner.close(reason, reply)
         super().close(reason, reply)
 
     @property
@@ -283,17 +231,11 @@ class RelaySession(ServerSession):
 
     @property
     def busy(self) -> bool:
-        return (
-            super().busy or self._principals.busy or (self._translation is not None and self._translation.session.busy)
-        )
+        return super().busy or self._principals.busy or (self._inner is not None and self._inner.busy)
 
     @property
     def working(self) -> bool:
-        return (
-            super().working
-            or self._principals.working
-            or (self._translation is not None and self._translation.session.working)
-        )
+        return super().working or self._principals.working or (self._inner is not None and self._inner.working)
 
     # opening
 
@@ -308,32 +250,6 @@ class RelaySession(ServerSession):
             self._started = True
             self._scope = trio.CancelScope()
             self._start(self._run)
-
-    def _pass(self, envelope: Envelope[Received], request: HostRequest | None) -> None:
-        """Send a message of the host on."""
-        passage = self._passage
-        assert passage is not None
-        message = envelope.message
-        if request is not None:
-            passage.forward_request(request, envelope)
-        elif isinstance(message, Notification) and message.method == CANCELLED:
-            self._cancel_for(passage, decoded(message.params), envelope)
-        else:
-            passage.forward(envelope)
-
-    def _cancel_for(self, passage: Passage, params: JsonObject, envelope: Envelope[Received]) -> None:
-        request_id = params.get("requestId")
-        target = self.requests.take(request_id) if is_request_id(request_id) else None
-        if target is not None and isinstance(target.work, HostRequest):
-            passage.withdraw(target.work, CancelReason.CLIENT, params)
-            target.finish(None)
-        elif self._shared:
-            # It has been answered, or never was open: the server ignores it (L-CAN-2b).
-            passage.forward(envelope)
-
-    def _on_withdrawn(self, request: HostRequest, reason: CancelReason) -> None:
-        if self._passage is not None:
-            self._passage.withdraw(request, reason)
 
     async def _run(self) -> None:
         """Connect to the server, and stay connected until either side leaves."""
@@ -350,96 +266,205 @@ class RelaySession(ServerSession):
             self._end(why)
 
     def _end(self, why: str | AuthorizationError) -> None:
+        # Modern requests over HTTP belong to no session: the next one connects again.
+        connects_again = not self._shared and not self._opening.shaken.is_set()
+        was_reached = self._inner is not None
+        self._inner = self._forwarding = self._watched = None
+        self._started = not connects_again
+        if connects_again and was_reached and self._opening.waiting:
+            self._begin()
+            return
         # The text of an `AuthorizationError` names the server, and what its user has to do.
-        self._lost = text = GONE.format(self._name, why) if isinstance(why, str) else str(why)
-        if self._passage is not None:
-            self._passage.fail_all(text)
+        text = GONE.format(self._name, why) if isinstance(why, str) else str(why)
         for target in list(self.requests):
             target.finish(ErrorDetail(INTERNAL_ERROR, text))
         self._opening.waiting.clear()
         self._on_lost(why)
-        # Modern requests over HTTP belong to no session: the next one connects again.
-        if not self._shared and not self._opening.shaken.is_set():
-            self._started = self._passes = False
-            self._lost = self._passage = self._translation = None
-        elif self.on_over is not None:
-            self.on_over()
+        if not connects_again:
+            self._lost = text
+            if self.on_over is not None:
+                self.on_over()
 
     async def _relay(self, channel: MessageChannel) -> str:
         """Relay over a connection until it ends; return why it has ended."""
-        gone = partial(GONE.format, self._name)
-        lasting = LastingSession(channel, gone) if self._keeps_session else None
-        upstream = Upstream(lasting or channel)
-        lost: list[str] = []
-        mode: str | None = None
-        with closing(RepeatedRecords(logger)) as records:
-            async with trio.open_nursery() as nursery:
-                ended = partial(end_with, lost, nursery.cancel_scope)
-                self._passage = Passage(
-                    upstream,
-                    self._answers,
-                    self._caller,
-                    self._bindings,
-                    nursery,
-                    records,
-                    self.requests,
-                    ended,
-                    gone,
-                    shared_channel=self._shared,
-                )
-                self._passage.streams.attach(self._standalone)
-                # A host that does not read is waited for if it has one channel for everything.
-                outbox = self._standalone if self._shared and self._standalone is not None else Outbox[Envelope]()
-                nursery.start_soon(read_server, upstream.channel, self._passage, outbox, self.service.turn, ended)
-                if lasting is not None:
-                    nursery.start_soon(lasting.keep_open)
-                nursery.start_soon(write_server, upstream, nursery.cancel_scope)
-                mode = await self._opening.decide(upstream, self._passage, self.connection, self._pass)
-                if mode is None:
-                    self._passes = True
-                    self._opening.pass_all(self._pass)
-                    await trio.sleep_forever()
-                nursery.cancel_scope.cancel()
-        if lost or mode is None:
-            return lost[0] if lost else "it does not read what it is sent"
-        self._passage = None
-        await self._translate(channel, upstream, mode)
-        return channel.close_reason or "it closed the connection"
+        lasting = LastingSession(channel, partial(GONE.format, self._name)) if self._keeps_session else None
+        # A host that does not read is waited for if it has one channel for everything.
+        watched = self._watched = WatchedChannel(lasting or channel, self._standalone if self._shared else None)
+        async with trio.open_nursery() as nursery:
+            if lasting is not None:
+                nursery.start_soon(lasting.keep_open)
+            try:
+                async with self._serving(watched, channel) as session:
+                    await self._hand_over_all(session)
+                    await watched.lost.wait()
+            except Disconnected:
+                if watched.why is None:
+                    raise
+            nursery.cancel_scope.cancel()
+        assert watched.why is not None
+        return watched.why
 
-    async def _translate(self, channel: MessageChannel, upstream: Upstream, mode: str) -> None:
-        """Speak to each side in its own era, until the server has gone."""
-        first = self._opening.waiting[0].request
-        assert first is not None
-        declared = declared_in(first.own_params)
+    @asynccontextmanager
+    async def _serving(self, watched: WatchedChannel, channel: MessageChannel) -> AsyncIterator[ServerSession]:
+        """Open the connection as the host wants it, and yield the session that takes the messages of the host.
+
+        Args:
+            channel: that to a server of the other era, whose client opens a lost session again by itself.
+        """
+        last_id, mode = 0, None
+        while mode is None:
+            first = await self._first_request(watched)
+            forwarding = self._new_forwarding(first, watched)
+            try:
+                link = await self._opened(watched, forwarding, first, last_id)
+            except HandshakeRejected as rejected:
+                self._reject_first(rejected.detail)
+            except OtherEra as other:
+                # A host that has given up waiting speaks both eras, and goes on in the other one.
+                if first.method != INITIALIZE and self._opening.shaken.is_set():
+                    self._reject_first(ErrorDetail(METHOD_NOT_FOUND, f"Method not found: {first.method}"))
+                else:
+                    mode = other.mode
+            else:
+                async with self._passing(link, forwarding, first) as session:
+                    yield session
+                return
+            last_id += IDS
+        watched.use(channel)
         opened = open_translation(
-            channel,
-            upstream.is_own_id,
+            watched,
+            last_id,
             mode,
             self._answers,
             self._caller,
             self._bindings,
-            *declared,
+            *declared_in(first.params),
             shared_channel=self._shared,
             name=self._name,
         )
-        async with opened as translation:
-            translation.session.attach(self._standalone)
-            self._translation = translation
-            for envelope, request, inbound in self._opening.waiting:
-                if request is None:
-                    if self._standalone is not None:
-                        translation.session.receive(envelope, self._standalone)
-                elif not request.target.finished:
-                    self._hand_over(translation.session, envelope, request.target, inbound)
-            self._opening.waiting.clear()
-            await translation.wait_lost()
+        async with opened as session:
+            session.attach(self._standalone)
+            yield session
+            with trio.move_on_after(CLEAN_UP):
+                await session.requests.wait_none_left()
+
+    async def _first_request(self, watched: WatchedChannel) -> WaitingRequest:
+        """Return the first waiting request that opens the connection; answer those before it.
+
+        Raises:
+            Disconnected: the server has gone first.
+        """
+        while True:  # noqa: ASYNC913  each turn takes a message off the queue, or waits
+            if not self._opening.waiting:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(watched.read_early, nursery.cancel_scope)
+                    await self._opening.wait_any()
+                    nursery.cancel_scope.cancel()
+            if watched.why is not None:
+                raise Disconnected(watched.why)
+            envelope, _, request, _ = self._opening.waiting[0]
+            is_modern = classify(envelope.message).era is Era.MODERN
+            if request is not None and not request.target.finished and (is_modern or request.method == INITIALIZE):
+                return request
+            self._opening.waiting.popleft()
+            if request is not None:
+                self._answer_early(request)
+
+    def _answer_early(self, request: WaitingRequest) -> None:
+        """Answer a request before the handshake."""
+        try:
+            self.connection.terms.check_phase(request.method)
+        except RemoteProtocolError as error:
+            request.finish(ErrorDetail(error.code, str(error)))
+        else:
+            request.finish(EMPTY)
+
+    def _reject_first(self, detail: ErrorDetail) -> None:
+        """Answer the first waiting request with an error; the host may send another one."""
+        request = self._opening.waiting.popleft().request
+        assert request is not None
+        if request.method == INITIALIZE:
+            self._opening.shaken = trio.Event()
+        request.finish(detail)
+
+    def _new_forwarding(self, first: WaitingRequest, watched: WatchedChannel) -> Forwarding:
+        made = Forwarding(self._answers, self._caller, self._bindings, self._name, shared_channel=self._shared)
+        made.why_lost = lambda: watched.why
+        made.attach(self._standalone)
+        if self._shared or first.method == INITIALIZE:
+            made.principal = self._opening.waiting[0].envelope.peer.principal
+        return made
+
+    async def _opened(
+        self, watched: WatchedChannel, forwarding: Forwarding, first: WaitingRequest, last_id: int
+    ) -> HostLink:
+        """Open the connection in the revision of the host. Raises as `HostLink.open`."""
+        params = with_offers(self._answers.backfill.offers, first.params)
+        given_up = trio.Event() if first.method == INITIALIZE else self._opening.shaken
+        link = forwarding.link = HostLink(watched, forwarding, first, params, given_up, last_id)
+        await link.open()
+        return link
+
+    @asynccontextmanager
+    async def _passing(
+        self, link: HostLink, forwarding: Forwarding, first: WaitingRequest
+    ) -> AsyncIterator[ServerSession]:
+        """Yield a session whose messages pass over a link, and close both."""
+        offers = Offers(
+            {}, identity=self.service.identity, capabilities=ServerCapabilities(), unknown=forwarding.unread
+        )
+        outer = self.service
+        service = Service(outer.supervisor, offers, outer.options, None, outer.store)
+        service.turn = outer.turn
+        try:
+            with closing(service):
+                session = make_session(service, shared_channel=self._shared)
+                self._forwarding = forwarding
+                self._welcome(session, link, forwarding, first)
+                try:
+                    yield session
+                    await link.aclose()
+                    with trio.move_on_after(CLEAN_UP):
+                        await session.requests.wait_none_left()
+                finally:
+                    session.close(CancelReason.DISCONNECT)
+        finally:
+            await link.aclose()  # noqa: ASYNC102  it is shielded and bounded itself
+
+    def _welcome(self, session: ServerSession, link: HostLink, forwarding: Forwarding, first: WaitingRequest) -> None:
+        """Answer the handshake of the host, and begin to pass on what the server sends."""
+        watched = link.watched
+        if link.handshake is None:
+            forwarding.open(session, None, is_private=False)
+            return
+        params, result = link.handshake
+        watched.has_session = True
+        for connection in (session.connection, self.connection):
+            connection.set_version(link.facts.protocol_version)
+        if forwarding.principal is not None and not watched.is_private:
+            result = without_task_list(result)
+        self._opening.waiting.popleft()
+        first.finish(Encoded(dumps(result)))
+        forwarding.open(session, (params, result), is_private=watched.is_private)
+
+    async def _hand_over_all(self, session: ServerSession) -> None:
+        """Give what has waited to the session that serves it, and all that comes from then on."""
+        while self._opening.waiting:
+            envelope, outbox, request, inbound = self._opening.waiting.popleft()
+            if request is None:
+                taken = session.receive(envelope, outbox)
+                if isinstance(taken, OpenBatch):
+                    await taken.read_rest(self.service.turn)
+            elif not request.target.finished:
+                self._hand_over(session, envelope, request, inbound)
+        self._inner = session
 
     def _hand_over(
-        self, session: ServerSession, envelope: Envelope[Received], target: ReplyTarget, inbound: Inbound | None
+        self, session: ServerSession, envelope: Envelope[Received], request: WaitingRequest, inbound: Inbound | None
     ) -> None:
         """Give a request that has waited to the session that serves it; the transport still knows it by its first target."""
-        if isinstance(target.work, HostRequest):
-            target.work.give_back()
+        target = request.target
+        request.give_back()
         target.close()
         taken = session.receive(envelope, target.outbox, owns_outbox=target.owns_outbox, inbound=inbound)
         if isinstance(taken, ReplyTarget):

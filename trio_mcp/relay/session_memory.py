@@ -7,15 +7,24 @@ from typing import Final
 
 from ..base.named_tuples import NamedTuple
 from ..errors import RemoteProtocolError
-from ..protocol.jsonrpc import Batch, Encoded, ErrorResponse, Notification, Request, RequestId, Response, decoded
+from ..protocol.jsonrpc import (
+    Batch,
+    Encoded,
+    ErrorResponse,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    decoded,
+    is_request_id,
+)
 from ..protocol.revisions import REVISIONS
 from ..session import Envelope, Received, Sent
 from ..types import JsonObject, JsonValue
-from .passing import CANCELLED
+from .forwarding import MAX_TOOLS
 from .rounds import as_object
-from .streams import id_in
-from .upstream import MAX_TOOLS
 
+CANCELLED: Final = "notifications/cancelled"
 INITIALIZED: Final = "notifications/initialized"
 MAX_URIS: Final = 1000
 """Resources that are subscribed to again."""
@@ -125,6 +134,11 @@ class SessionMemory:
                 yield Notification(method)
         for uri in self._uris:
             yield Notification("notifications/resources/updated", {"uri": uri})
+
+
+def id_in(value: JsonValue) -> RequestId | None:
+    """Return an id that a message names; None if it is malformed."""
+    return value if is_request_id(value) else None
 
 
 def accepted(reply: Response) -> JsonObject:

@@ -7,30 +7,19 @@ are, and such notifications of either side; such a request of the server is reje
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from typing import Final
 
 import trio
 
 from ..protocol.codec.models import validated
-from ..protocol.jsonrpc import ErrorResponse, RequestId, Response
-from ..session import (
-    Envelope,
-    MessageChannel,
-    Received,
-    Sent,
-    ServerSession,
-    make_session,
-    open_service,
-)
-from ..session.pump import CLEAN_UP
+from ..protocol.jsonrpc import INVALID_REQUEST, ErrorDetail, ErrorResponse, Request, Unanswered
+from ..runtime import Outbox
+from ..session import Envelope, MessageChannel, Received, Sent, ServerSession, make_session, open_service
+from ..session.channel import OVER_PIPE
 from ..session.service import Offers
-from ..types import (
-    ClientCapabilities,
-    Implementation,
-    JsonValue,
-)
+from ..types import ClientCapabilities, Implementation, JsonValue
 from .answers import Answers
 from .bindings import Bindings
 from .host_links import Followed
@@ -38,29 +27,16 @@ from .offers import host_of
 from .questions import Questions
 from .server_client import ServerClient
 
-
-@dataclass(eq=False)
-class Translation:
-    """A host's session, and the client of the server behind it.
-
-    Attributes:
-        session: the host's.
-    """
-
-    session: ServerSession
-    _channel: WatchedChannel
-
-    async def wait_lost(self) -> None:
-        """Wait until the server has gone, and the requests that ran there have their errors."""
-        await self._channel.lost.wait()
-        with trio.move_on_after(CLEAN_UP):
-            await self.session.requests.wait_none_left()
+MAX_EARLY: Final = 100
+"""Messages of a server that are kept until its host has sent something."""
+EXIT_NEWS: Final = 1.0
+"""Seconds in which the system tells how a server's process has ended, for the error."""
 
 
 @asynccontextmanager
 async def open_translation(
-    channel: MessageChannel,
-    is_late: Callable[[RequestId | None], bool],
+    channel: WatchedChannel,
+    last_id: int,
     mode: str,
     answers: Answers,
     caller: Hashable | None,
@@ -70,12 +46,12 @@ async def open_translation(
     *,
     shared_channel: bool,
     name: str,
-) -> AsyncIterator[Translation]:
+) -> AsyncIterator[ServerSession]:
     """Open a session for a host over a connection to a server of the other era; the channel stays open at the end.
 
     Args:
         caller: what answers to questions of no known call count for, see `Quota`.
-        is_late: whether an id is that of a request which found out the server's era; its answer may still come.
+        last_id: of the requests that found out the server's era, whose answers may still come.
         mode: the server's era, as `Client.connect` takes it.
         capabilities, info: what the host declared, and who it is.
         name: what errors call the server.
@@ -86,10 +62,17 @@ async def open_translation(
     questions = Questions(answers, host_of(capabilities), caller, several_hosts=not shared_channel)
     added = answers.backfill.offers.added_to(capabilities)
     declared = validated(ClientCapabilities, capabilities if added is None else added, "capabilities")
-    watched = WatchedChannel(channel, is_late)
     known = validated(Implementation, info, "clientInfo") if info else None
     client = ServerClient(
-        nullcontext(watched), questions, declared, known, bindings, mode=mode, name=name, passes_unknown=True
+        nullcontext(channel),
+        questions,
+        declared,
+        known,
+        bindings,
+        mode=mode,
+        name=name,
+        passes_unknown=True,
+        last_id=last_id,
     )
     link = client.link
     await link.open()
@@ -109,22 +92,61 @@ async def open_translation(
             session = make_session(service, shared_channel=shared_channel)
             # Hosts that share a session over HTTP have no stream outside of their calls: there it is dropped.
             client.notify_host = session.notify
-            yield Translation(session, watched)
+            yield session
     finally:
         await link.aclose()  # noqa: ASYNC102  it is shielded and bounded itself
 
 
+def too_early(request: Request) -> ErrorResponse:
+    """Return the answer to a request of a server before its session is open."""
+    why = f"{request.method} came while no session is open"
+    return ErrorResponse(request.id, ErrorDetail(INVALID_REQUEST, why))
+
+
 class WatchedChannel(MessageChannel):
-    """A channel that notes its end, and stays open when it is closed.
+    """The connection to a server, as the links of one host use it one after the other: it stays open when one closes it.
+
+    Args:
+        reader: the channel of the host, if it has only one: while it is full, nothing is read.
+        keeps_requests: what is lost is for the link to know: the next request opens another connection.
 
     Attributes:
         lost: set when nothing more comes.
+        why: the reason.
     """
 
-    def __init__(self, channel: MessageChannel, is_late: Callable[[RequestId | None], bool]) -> None:
+    def __init__(self, channel: MessageChannel, reader: Outbox[Envelope] | None) -> None:
         self._channel = channel
-        self._is_late = is_late
+        self._reader = reader
+        self._early: list[Envelope[Received]] = []
+        """What the server has sent before its first request."""
+        self.has_session = False
+        """A session is open that ends with the connection."""
         self.lost = trio.Event()
+        self.why: str | None = None
+        self.network, self.in_process = channel.network, channel.in_process
+        self.raised = channel.raised
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it leads to a process, or a server in this one, that serves nothing else."""
+        return self.in_process or self.network == OVER_PIPE
+
+    def use(self, channel: MessageChannel) -> None:
+        """Use another channel of the same connection from now on."""
+        self._channel = channel
+
+    async def read_early(self, scope: trio.CancelScope) -> None:
+        """Read what comes before the server has got anything, until the connection ends; then cancel the scope."""
+        try:
+            while True:
+                for envelope in await self._received():
+                    if isinstance(envelope.message, Request):
+                        await self.send(Envelope(too_early(envelope.message)))
+                    elif len(self._early) < MAX_EARLY:
+                        self._early.append(envelope)
+        except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
+            scope.cancel()
 
     async def send(self, value: Envelope[Sent]) -> None:
         await self._channel.send(value)
@@ -136,15 +158,42 @@ class WatchedChannel(MessageChannel):
         raise NotImplementedError("a session uses receive_many")
 
     async def receive_many(self) -> Iterable[Envelope[Received]]:
+        early, self._early = self._early, []
+        if early:
+            await trio.lowlevel.checkpoint()
+            return early
+        if self._reader is not None and self._reader.is_full:
+            await self._reader.wait_not_full()
+        return await self._received()
+
+    async def _received(self) -> Iterable[Envelope[Received]]:
         try:
             received = await self._channel.receive_many()
-        except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
-            self.lost.set()
+        except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            await self._wait_news()
+            broke = None if isinstance(error, trio.EndOfChannel) else f"the connection broke: {error}"
+            self.end(self._channel.close_reason or broke or "it closed the connection")
             raise
-        return (envelope for envelope in received if not self._answers_late(envelope.message))
+        return self._watched(received) if self.has_session else received
 
-    def _answers_late(self, message: Received) -> bool:
-        return isinstance(message, Response | ErrorResponse) and self._is_late(message.id)
+    def _watched(self, received: Iterable[Envelope[Received]]) -> Iterator[Envelope[Received]]:
+        for envelope in received:
+            match envelope.message:
+                case Unanswered(None, why) as news if news.session_lost or news.connection_lost:
+                    self.end(why)
+                case _:
+                    yield envelope
+
+    async def _wait_news(self) -> None:
+        """The end of a pipe comes before the news how its process has ended."""
+        with trio.move_on_after(EXIT_NEWS):
+            while self._channel.close_reason is None and self.network == OVER_PIPE:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+
+    def end(self, why: str) -> None:
+        """Note that the connection has ended, or the session that lasts as long."""
+        self.why = self.why or why
+        self.lost.set()
 
     async def aclose(self) -> None:
         await trio.lowlevel.checkpoint()

@@ -30,6 +30,7 @@ from ..base.named_tuples import NamedTuple
 from ..errors import Disconnected, McpError, RequestTimeout, Unreachable
 from ..protocol.codec import Codec, codec_for
 from ..protocol.codec.tasks import MAX_TASK_ID
+from ..protocol.codec.unknown import NO_PARAMS, UnknownParams, is_without_members
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -61,9 +62,10 @@ from ..types import (
     TaskRequestParams,
 )
 from .batch import OpenBatch
-from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
+from .channel import OVER_PIPE, AnyChannel, MessageChannel, as_message_channel, read_all, write_all
 from .dropped_items import DroppedMembers
 from .envelope import Envelope, Peer, Received
+from .forwarded import ForwardedRequest
 from .notification_dispatch import IdleTimeout, NotificationDispatch, OnNotification, OnProgress
 from .pump import CLEAN_UP
 from .server_requests import MAX_HANDLERS, RequestHandler, ServerRequests
@@ -241,15 +243,53 @@ class ClientSession:
                 operation.end()
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 
+    def forward(
+        self,
+        method: str,
+        params: UnknownParams,
+        on_notification: OnNotification,
+        headers: Mapping[str, str] = NO_HEADERS,
+        on_settled: Callable[[], None] | None = None,
+    ) -> ForwardedRequest:
+        """Queue a request of another client unread; the other arguments are those of `request`.
+
+        Args:
+            on_settled: called in the step in which the answer comes.
+
+        Raises:
+            Unreachable: the connection has ended.
+        """
+        if self.closed_because is not None:
+            raise Unreachable(str(self.closed_because))
+        request = self.connection.new_request(method, params, self.terms.codec)
+        slot = self._mailbox.open(str(request.id), Model, on_settled)
+        self.notifications.streams[str(request.id)] = on_notification
+        self._post(request, params, headers)
+        return ForwardedRequest(self, request.id, slot)
+
+    def end_forwarded(self, request_id: RequestId, slot: Slot[Model]) -> None:
+        """Wait no longer for the answer to such a request, and withdraw it if there is none; see `ForwardedRequest`."""
+        del self.notifications.streams[str(request_id)]
+        slot.give_up()
+        notice = self.connection.withdraw(request_id, "the caller no longer needs the answer")
+        if notice is not None:
+            self._outbox.post(Envelope(notice, about=request_id, stateless=self.terms.stateless))
+
     def notify(self, method: str, params: Model) -> None:
         """Queue a notification; it is sent as soon as the channel has room."""
         self.connection.notified = True
-        self._outbox.post(Envelope(Notification(method, self.terms.codec.encode_notification(method, params))))
+        encoded = NO_PARAMS if is_without_members(params) else self.terms.codec.encode_notification(method, params)
+        self._outbox.post(Envelope(Notification(method, encoded)))
 
     @property
     def is_full(self) -> bool:
         """Whether the server reads so slowly that nothing should be queued for it whose answer is not needed."""
         return self._outbox.is_full
+
+    @property
+    def unsent(self) -> int:
+        """How many messages wait to be written."""
+        return len(self._outbox.items)
 
     def cancel_handlers(self) -> None:
         """Cancel the handlers that serve requests of the server: the session that would get their answers was lost."""
@@ -312,7 +352,8 @@ class ClientSession:
 
     def _post(self, request: Request, params: RequestParams, headers: Mapping[str, str]) -> None:
         stateless = self.terms.stateless
-        if stateless:
+        # A pipe has none.
+        if stateless and self._channel.network is not OVER_PIPE:
             # Built here, where the params are still a model: the HTTP channel would have to parse what was just encoded.
             headers = {**headers, **headers_for(request.method, params)}
         self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless))

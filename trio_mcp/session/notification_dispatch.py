@@ -13,6 +13,7 @@ import trio
 
 from ..base.logs import RepeatedRecords, peer_logger
 from ..errors import RequestTimeout
+from ..protocol.codec.unknown import UnknownParams
 from ..protocol.jsonrpc import RequestId
 from ..protocol.revisions import SUBSCRIPTION_ID
 from ..runtime import Slot
@@ -121,7 +122,7 @@ class NotificationDispatch:
             self._records.log("a handler of %s failed", method, level=logging.ERROR, exc_info=error)
 
     def _handler(self, params: Model) -> OnNotification:
-        meta = params.meta if isinstance(params, NotificationParams) else None
+        meta = params.meta if isinstance(params, NotificationParams | UnknownParams) else None
         stream = None if meta is None else meta.get(SUBSCRIPTION_ID)
         return self._on_notification if stream is None else self.streams.get(str(stream), ignore_notification)
 

@@ -49,6 +49,7 @@ from ..protocol.jsonrpc import (
     ErrorDetail,
     Malformed,
     Message,
+    Notification,
     Request,
     RequestId,
     Unanswered,
@@ -113,7 +114,7 @@ class ServerSession:
             Side.CLIENT,
             shared_channel=shared_channel,
             first_id=first_id,
-            passes_unknown=service.offers.unknown is not None,
+            unread=service.offers.unread,
             takes_plain=service.takes_plain,
         )
         self.requests = OpenRequests(self.connection.open_ids)
@@ -219,10 +220,10 @@ class ServerSession:
         if telemetry is not None and not telemetry.is_idle and not isinstance(params, UnknownParams):
             operation = telemetry.taking(method, params, self.connection.terms.codec.revision.name, self.network)
         with operation or nullcontext():
-            if method == "notifications/initialized":
-                self._state.initialized()
-            elif unknown is not None and isinstance(params, UnknownParams):
+            if unknown is not None and isinstance(params, UnknownParams):
                 unknown.take(method, params)
+            elif method == "notifications/initialized":
+                self._state.initialized()
 
     def resume(
         self,
@@ -389,9 +390,11 @@ class ServerSession:
 
     def _answer(self, facts: RequestFacts, params: Params, target: ReplyTarget) -> Encoded | None:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""
+        if type(params) is UnknownParams:
+            return self._pass(facts, params, target)
         service, terms, method = self.service, facts.terms, facts.method
         codec, asks_in_rounds = terms.codec, terms.asks_in_rounds
-        if method not in service.offered[codec.name] and not isinstance(params, UnknownParams):
+        if method not in service.offered[codec.name]:
             raise not_offered(facts)
         # The terms are asked too: `model_fields_set` has unknown members, and a legacy client may send one of that name.
         if (
@@ -433,6 +436,13 @@ class ServerSession:
         else:
             self._start_call(service.offers, answer, facts, params, target)
         return None
+
+    def _pass(self, facts: RequestFacts, params: UnknownParams, target: ReplyTarget) -> None:
+        """Start the call that passes a request on unread."""
+        assert self.service.offers.unknown is not None
+        plan, begin = self.service.offers.unknown.serve(facts, params)
+        # In this step, and not in that of its actor: messages are passed on in the order in which they came.
+        begin(self._start_call(self.service.offers, plan, facts, params, target))
 
     def _resumed(
         self,
@@ -484,12 +494,16 @@ class ServerSession:
     def _route(self, facts: RequestFacts, params: Params) -> Model | Encoded | Plan:
         service = self.service
         route = service.routes.get(facts.method)
-        if route is None and service.offers.unknown is not None and isinstance(params, UnknownParams):
-            route = service.offers.unknown.serve
         if route is None:
             raise not_offered(facts)
         # A `PlainCall` came only where the route takes one (`Service.takes_plain`).
         return route(facts, params)  # type: ignore[arg-type]
+
+    async def forward(
+        self, method: str, params: UnknownParams, send: Callable[[Notification | Request], None]
+    ) -> Model:
+        """Send the client a request unread, and return its answer; see `PendingAsks.forward`."""
+        return await self._asks.forward(method, params, send)
 
     def notify(self, method: str, params: Model) -> None:
         """Send a notification that belongs to no request, or drop it if the client cannot be reached now, or is slow to read."""

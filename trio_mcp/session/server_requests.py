@@ -13,6 +13,7 @@ import trio
 from ..base.logs import RepeatedRecords
 from ..errors import CapabilityError, MalformedQuestion, McpError, PeerError, ProviderError
 from ..protocol.codec.models import model_of
+from ..protocol.codec.unknown import UnknownParams
 from ..protocol.connection import Connection, RequestIn
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -155,7 +156,12 @@ class ServerRequests:
     async def _answer(self, request: RequestIn, nursery: trio.Nursery) -> Response | ErrorResponse:
         # A request that was withdrawn creates no task: its sender would never learn the id.
         await trio.lowlevel.checkpoint_if_cancelled()
-        if self._tasks.takes(request) and (request.method.startswith("tasks/") or request.method in self._handlers):
+        is_unread = type(request.params) is UnknownParams
+        if (
+            not is_unread
+            and self._tasks.takes(request)
+            and (request.method.startswith("tasks/") or request.method in self._handlers)
+        ):
             answer = await self._tasks.answer(request, nursery)
         else:
             encode = partial(request.terms.codec.encode_result, request.method)
@@ -171,7 +177,7 @@ class ServerRequests:
                 raise PeerError(METHOD_NOT_FOUND, f"this client does not serve {method}")
             return encode(await handler(params))
         except PeerError as error:
-            detail = ErrorDetail(error.code, error.message, error.data)
+            detail = ErrorDetail(error.code, error.message, error.data, error.more)
         except (CapabilityError, MalformedQuestion) as error:
             detail = ErrorDetail(INVALID_PARAMS, str(error))
         except ProviderError as error:

@@ -22,7 +22,7 @@ from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..base.named_tuples import NamedTuple
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.codec.models import PLAIN_METHOD
-from ..protocol.codec.unknown import UnknownParams
+from ..protocol.codec.unknown import UnknownParams, Unread
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded, Request
 from ..protocol.revisions import IDEMPOTENCY, REVISIONS
@@ -42,7 +42,7 @@ from ..stores import open_store
 from ..stores.opening import VARIABLE as STORE_VARIABLE
 from ..types import Implementation, Model, ServerCapabilities, declares
 from . import tasks
-from .calls.call import PlainRoute, Plan, RequestCheck, Route
+from .calls.call import Call, PlainRoute, Plan, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
 from .calls.services import CallOffers, CallServices
@@ -73,15 +73,17 @@ def no_scopes(_request: Request, _caller: Callable[[], Caller | None]) -> frozen
 
 
 class UnknownMethods(NamedTuple):
-    """What a proxy does with the messages of a client that no revision has.
+    """What a proxy does with the messages of a client that pass unread.
 
     Attributes:
-        serve: serves the requests.
+        serve: returns how to serve a request, and what is called with its call as soon as that has started.
         take: called with the method and the params of each notification.
+        unread: which messages those are.
     """
 
-    serve: Route
+    serve: Callable[[RequestFacts, UnknownParams], tuple[Plan, Callable[[Call], None]]]
     take: Callable[[str, UnknownParams], None]
+    unread: Unread = Unread.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -99,7 +101,7 @@ class Offers(CallOffers):
         check_reader: raises unless a caller may subscribe to a resource.
         message_middleware: sees each message of a client; see `middleware.py`.
         followers: of the resources that have subscribers.
-        unknown: for messages that no revision has; None rejects or ignores them.
+        unknown: for messages that pass unread; None rejects or ignores those that no revision has.
     """
 
     routes: Mapping[str, Route]
@@ -113,6 +115,11 @@ class Offers(CallOffers):
     message_middleware: Sequence[MessageMiddleware] = ()
     followers: Sequence[Follower] = ()
     unknown: UnknownMethods | None = None
+
+    @property
+    def unread(self) -> Unread:
+        """Which messages pass unread."""
+        return Unread.NONE if self.unknown is None else self.unknown.unread
 
 
 logger = peer_logger("trio_mcp.session")

@@ -64,9 +64,10 @@ from ..revisions import (
 from .downlevel import LATE_MEMBERS
 from .models import PLAIN_METHOD, Dropped, Params, plain_call, validated
 from .tasks import TASK, TASK_READERS, TaskWriter, read_created_task, read_members, says_task, without, without_tasks
-from .unknown import KNOWN, UnknownParams, UnknownResult
+from .unknown import UnknownParams, Unread
 from .writing import ASKS_NOTHING
 
+CANCELLED: Final = "notifications/cancelled"
 _ROUNDS: Final = frozenset({"inputResponses", "requestState"})
 
 
@@ -86,14 +87,14 @@ class Codec(TaskWriter):
         self._ignored = ignored
         """Members of params that mean nothing, by method."""
 
-    def decode_request(self, method: str, params: JsonObject, *, sender: Side, passes_unknown: bool = False) -> Model:
+    def decode_request(self, method: str, params: JsonObject, *, sender: Side, unread: Unread = Unread.NONE) -> Model:
         """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params.
 
         Args:
-            passes_unknown: a method that no revision has is no error; its params are `UnknownParams`.
+            unread: which requests pass unread; their params are `UnknownParams`.
         """
         known = self._requests.get(method)
-        if known is None and passes_unknown and method not in KNOWN:
+        if unread is not Unread.NONE and unread.covers(method, is_known=known is not None):
             return validated(UnknownParams, params, "params")
         if known is None or sender not in known.senders:
             raise RemoteProtocolError(f"Method not found: {method[:128]}", code=METHOD_NOT_FOUND)
@@ -106,15 +107,15 @@ class Codec(TaskWriter):
         return validated(kind, params, "params")
 
     def decode_notification(
-        self, method: str, params: JsonObject, *, sender: Side, passes_unknown: bool = False
+        self, method: str, params: JsonObject, *, sender: Side, unread: Unread = Unread.NONE
     ) -> Model | None:
         """The params of a notification, or None for one that this revision does not know: those are ignored.
 
         Args:
-            passes_unknown: those of one that no revision has are `UnknownParams`.
+            unread: which notifications pass unread, but for cancellations; their params are `UnknownParams`.
         """
         known = self.revision.notifications.get(method)
-        if known is None and passes_unknown and method not in KNOWN:
+        if unread.covers(method, is_known=known is not None) and method != CANCELLED:
             return validated(UnknownParams, params, "params")
         if known is None or sender not in known.senders:
             return None
@@ -134,8 +135,6 @@ class Codec(TaskWriter):
             RemoteProtocolError: it is none of them.
         """
         known = self.revision.requests.get(method)
-        if known is None and method not in KNOWN:
-            return validated(UnknownResult, result, "result")
         if known is None or known.result is None:
             raise self._lacks(method)
         may_be_task = may_be_task and known.as_task is not None
@@ -493,15 +492,15 @@ def read_request(
     inbound: Inbound | None,
     session: SessionTerms,
     sender: Side,
+    unread: Unread = Unread.NONE,
     *,
-    passes_unknown: bool = False,
     takes_plain: bool = False,
 ) -> tuple[RequestTerms, Params]:
     """Return the terms and the params of a request.
 
     Args:
         inbound: the same message, if it was classified before.
-        passes_unknown: see `Codec.decode_request`.
+        unread: see `Codec.decode_request`.
         takes_plain: the params of a `tools/call` need no model, if it is plain.
 
     Raises:
@@ -519,9 +518,8 @@ def read_request(
             session.check_phase(method)
     if takes_plain and method == PLAIN_METHOD and (plain := plain_call(params)) is not None:
         return terms, plain
-    model = terms.codec.decode_request(method, params, sender=sender, passes_unknown=passes_unknown)
+    model = terms.codec.decode_request(method, params, sender=sender, unread=unread)
     # By its name: to ask pydantic for the type of a model takes half a microsecond, for every request.
-    if method == "initialize":
-        assert isinstance(model, InitializeRequestParams)
+    if method == "initialize" and isinstance(model, InitializeRequestParams):
         session.check_handshake(model)
     return terms, model

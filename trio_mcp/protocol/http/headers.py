@@ -64,8 +64,8 @@ def headers_of(method: str, params: JsonObject) -> dict[str, str]:
 
 def headers_for(method: str, params: RequestParams) -> dict[str, str]:
     """Return the same headers, of params that are a model."""
-    member = NAMED_BY.get(method)
-    named: JsonObject = {} if member is None else {member: getattr(params, FIELDS[member], None)}
+    member, unread = NAMED_BY.get(method), params.__pydantic_extra__
+    named: JsonObject = {} if member is None else {member: getattr(params, FIELDS[member], (unread or {}).get(member))}
     return headers_of(method, {"_meta": params.meta, **named})
 
 

@@ -499,8 +499,8 @@ class Call(ABC, Generic[OriginT_co]):
             value = outcome.value if isinstance(outcome, Returned) else None
             if isinstance(value, str):
                 answer = self._encoded(value)
-            # What is about tasks is encoded by the body.
-            elif isinstance(value, Encoded):
+            # What is about tasks, or passes unread, is encoded by the body.
+            elif isinstance(value, Encoded | ErrorDetail):
                 answer = value
             else:
                 result = self._answer(outcome)

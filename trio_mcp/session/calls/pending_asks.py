@@ -19,7 +19,8 @@ import trio
 
 from ... import types
 from ...base.named_tuples import NamedTuple
-from ...errors import LimitExceeded, PeerError, RemoteProtocolError, without_traceback
+from ...errors import Disconnected, LimitExceeded, PeerError, RemoteProtocolError, without_traceback
+from ...protocol.codec.unknown import UnknownParams
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Account, Actor, EntryKind, JournalEntry
@@ -54,6 +55,9 @@ class AskedQuestion(NamedTuple):
     in_turn: bool
 
 
+ENDED: Final = "the session has ended"
+
+
 def drop(_message: Notification | Request) -> None:
     """Send nothing: the session has ended."""
 
@@ -75,6 +79,7 @@ class PendingAsks:
         "_tasks",
         "actors",
         "earlier",
+        "forwarded",
         "post",
         "prompting",
         "recorded",
@@ -103,6 +108,46 @@ class PendingAsks:
         self._pages: SessionPages | None = None
         """The pages whose completion the client is notified of; None before the first."""
         self._closed = False
+        self.forwarded: dict[RequestId, Callable[[Model | Exception], None]] = {}
+        """Those that pass unread, and what takes their answers."""
+
+    async def forward(
+        self, method: str, params: UnknownParams, send: Callable[[Notification | Request], None]
+    ) -> Model:
+        """Send the client a request unread, for a proxy, and return its answer. A cancel withdraws it.
+
+        Args:
+            send: sends the request, and its cancellation.
+
+        Raises:
+            PeerError, RemoteProtocolError: the client answered with an error, or with something else.
+            Disconnected: the session has ended.
+        """
+        if self._closed:
+            raise Disconnected(ENDED)
+        request, answers, answered = (
+            self._connection.new_request(method, params),
+            list[Model | Exception](),
+            trio.Event(),
+        )
+
+        def take(answer: Model | Exception) -> None:
+            answers.append(answer)
+            answered.set()
+
+        self.forwarded[request.id] = take
+        try:
+            send(request)
+            await answered.wait()
+        finally:
+            if self.forwarded.pop(request.id, None) is not None:
+                notice = self._connection.withdraw(request.id, calls.client_tasks.NO_LONGER_NEEDED)
+                if notice is not None:
+                    send(notice)
+        answer = answers.pop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def expect_completion(self, elicitations: UrlElicitations, elicitation_id: str) -> None:
         """Notify the client when its user has finished at a page, unless the session ends before. Raises as `add` does."""
@@ -115,6 +160,8 @@ class PendingAsks:
     def close(self) -> None:
         """Wait for no answer and no page any more: the session has ended."""
         self._closed = True
+        while self.forwarded:
+            self.forwarded.popitem()[1](Disconnected(ENDED))
         self.actors.clear()
         self.recorded.clear()
         self.earlier.clear()
@@ -185,6 +232,10 @@ class PendingAsks:
         if self._tasks is not None:
             for message in self._tasks.answered(request_id, result):
                 self.post(message)
+        forwarded = self.forwarded.pop(request_id, None)
+        if forwarded is not None:
+            forwarded(result)
+            return
         actor = self.actors.pop(request_id, None)
         if actor is None:
             return

@@ -1,0 +1,46 @@
+"""Requests of another client that a proxy sends on unread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..protocol.codec.unknown import UnknownResult
+from ..protocol.jsonrpc import RequestId
+from ..runtime import Slot
+from ..types import JsonObject, Model
+
+if TYPE_CHECKING:
+    from .client import ClientSession
+
+
+@dataclass(slots=True, eq=False)
+class ForwardedRequest:
+    """A request that was sent unread; made by `ClientSession.forward`.
+
+    Await `result` or call `give_up`, once.
+    """
+
+    _session: ClientSession
+    _id: RequestId
+    _slot: Slot[Model]
+
+    async def result(self) -> JsonObject:
+        """Return the result as it came. A cancel withdraws the request at the server.
+
+        Raises:
+            PeerError: the server answered with an error.
+            RemoteProtocolError: its answer is malformed.
+            Disconnected: the connection ended first; `SessionLost` or `Unreachable` if the server did not process this request.
+        """
+        try:
+            result = await self._slot.take()
+        finally:
+            self.give_up()
+        # For type checkers: what is sent unread is answered so.
+        assert isinstance(result, UnknownResult)
+        return result.wire()
+
+    def give_up(self) -> None:
+        """Withdraw the request at the server, unless it has answered."""
+        self._session.end_forwarded(self._id, self._slot)
