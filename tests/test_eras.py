@@ -30,7 +30,8 @@ MAY_DECIDE = {
     "trio_mcp_transports.http.server.app": "the HTTP router: routes a POST by its era, by body and header",
     "trio_mcp.session.client": "encodes as the newest legacy revision until the dialect is chosen",
     "trio_mcp.relay.opening": "finds out the era of a server for a proxy, and whether the host speaks the same revision",
-    "trio_mcp.relay.passing": "a proxy adds what it answers to the handshake of a session, or to each request",
+    "trio_mcp.relay.forwarding": "a proxy adds what it answers to each modern request, and answers its part of rounds",
+    "trio_mcp.relay.session": "the first message of a host says which era it speaks",
     "trio_mcp_transports.http.sessions.stateless": "the legacy revision of a request that names none",
     "trio_mcp.client.dialects": "finds out the era of a server, and what the client does in each era",
 }

@@ -392,9 +392,6 @@ class LastingSession(MessageChannel):
 
     # as the connection does
 
-    def carry_bytes(self) -> bool:
-        return self._inner.carry_bytes()
-
     @property
     def close_reason(self) -> str | None:
         return self._inner.close_reason

@@ -180,7 +180,7 @@ class QuestionIds:
             return envelope
         request_id = self._new_id()
         self._at_server[request_id] = question.id
-        return envelope._replace(message=question._replace(id=request_id), raw=None)
+        return envelope._replace(message=question._replace(id=request_id))
 
     def withdraw(self, notice: Notification, envelope: Envelope[Received]) -> Envelope[Received]:
         """Return the server's cancellation of a question as the host gets it."""
@@ -192,7 +192,7 @@ class QuestionIds:
         del self._at_server[request_id]
         if request_id == named:
             return envelope
-        return envelope._replace(message=notice._replace(params={**params, "requestId": request_id}), raw=None)
+        return envelope._replace(message=notice._replace(params={**params, "requestId": request_id}))
 
     def answer(self, value: Envelope[Sent], answer: Response | ErrorResponse) -> Envelope[Sent] | None:
         """Return the answer to a question of this session as the server gets it; None if it is to one of an earlier session."""
@@ -202,7 +202,7 @@ class QuestionIds:
         if request_id is None:
             # In the first session it is for the server to ignore.
             return None if self._replaces else value
-        return value if request_id == answer.id else value._replace(message=answer._replace(id=request_id), raw=None)
+        return value if request_id == answer.id else value._replace(message=answer._replace(id=request_id))
 
 
 # The requests of a host that have no reply yet, in a session that may be opened again.

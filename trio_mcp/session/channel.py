@@ -102,14 +102,6 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         """
         return (await self.receive(),)
 
-    def carry_bytes(self) -> bool:
-        """Keep the bytes of what is received in `Envelope.raw`, and send those of an envelope that has them; for a proxy.
-
-        Returns:
-            whether the channel does; the default has no bytes to keep.
-        """
-        return False
-
     @property
     def close_reason(self) -> str | None:
         """Why the peer ended the connection, as text for an error message; None if it has not, or the reason is unknown."""

@@ -189,7 +189,6 @@ class Envelope(NamedTuple, Generic[M_co]):
         size: bytes of memory that a received message takes; 0 for an outgoing one, see `sent_size`.
         stateless: for an outgoing message, whether it belongs to no session: a request carries all its context, `peer.headers`
             hold every header that describes it, and closing its response cancels it (2026-07-28).
-        raw: the bytes of the message, for a channel that carries bytes (`MessageChannel.carry_bytes`); None elsewhere.
     """
 
     message: M_co
@@ -197,7 +196,6 @@ class Envelope(NamedTuple, Generic[M_co]):
     peer: Peer = ANONYMOUS
     size: int = 0
     stateless: bool = False
-    raw: bytes | None = None
 
 
 _RECEIVED: Final = cast("type[Envelope[Received]]", Envelope)
@@ -233,7 +231,7 @@ def received(data: bytes, limits: JsonLimits, peer: Peer = ANONYMOUS) -> Envelop
         return Envelope(unreadable(error, data), peer=peer)
     message = parse(data, limits, measured)
     size = 0 if type(message) is Malformed else measured.size
-    return make_tuple(_RECEIVED, (message, None, peer, size, False, None))
+    return make_tuple(_RECEIVED, (message, None, peer, size, False))
 
 
 def sent_size(envelope: Envelope) -> int:

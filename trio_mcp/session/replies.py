@@ -150,7 +150,7 @@ class ReplyTarget:
         request_id = self.request_id
         reply = reply_of(request_id, outcome, more)
         if reply is not None:
-            envelope = make_tuple(Envelope, (reply, request_id, ANONYMOUS, 0, False, None))
+            envelope = make_tuple(Envelope, (reply, request_id, ANONYMOUS, 0, False))
             self.outbox.post(envelope, last=self.owns_outbox)
         elif self.owns_outbox:
             self.outbox.close()

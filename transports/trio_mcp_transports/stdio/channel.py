@@ -135,14 +135,6 @@ class LineChannel(MessageChannel):
         self.on_end: Callable[[], None] | None = None
         """Called when the peer has closed its end, or what is sent does not reach it any more; perhaps for both."""
         self._closed = False
-        # Replaced by `carry_bytes`, so that a channel that carries none does not look for any.
-        self._read_line: Callable[[bytes, JsonLimits], Envelope[Received]] = received
-        self._line_of = line_of
-
-    def carry_bytes(self) -> bool:
-        """Forward messages as they came: see `MessageChannel.carry_bytes`."""
-        self._read_line, self._line_of = carried, carried_line_of
-        return True
 
     async def receive(self) -> Envelope[Received]:
         """Return the next message, or `Envelope(Malformed(...))` for a line that is not a message.
@@ -182,7 +174,7 @@ class LineChannel(MessageChannel):
             trio.BusyResourceError: another task is writing.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        data = b"".join([self._line_of(value) for value in values])
+        data = b"".join([line_of(value) for value in values])
         self._check_sendable()
         await self._write(data)
 
@@ -195,7 +187,7 @@ class LineChannel(MessageChannel):
             return False
         if self._closed or self._broken is not None or self._write_scope is not None:
             return False
-        data = self._line_of(value)
+        data = line_of(value)
         if len(data) > PIPE_BUF:
             return False
         try:
@@ -282,7 +274,7 @@ class LineChannel(MessageChannel):
     def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
         if isinstance(line, Malformed):
             return Envelope(line)
-        return self._read_line(line, self._limits)
+        return received(line, self._limits)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -335,13 +327,3 @@ def readable(line: Line) -> bytes | Malformed | None:
 
 def line_of(envelope: Envelope) -> bytes:
     return dump(envelope.message) + b"\n"
-
-
-def carried(line: bytes, limits: JsonLimits) -> Envelope[Received]:
-    """Return the message in a line, with the line."""
-    return received(line, limits)._replace(raw=line)
-
-
-def carried_line_of(envelope: Envelope) -> bytes:
-    """Return the line that a message came in, if it came in one."""
-    return line_of(envelope) if envelope.raw is None else envelope.raw + b"\n"
