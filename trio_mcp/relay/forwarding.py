@@ -281,7 +281,7 @@ class Forwarding:
             del self._running[call]
             if token is not None:
                 del self._tokens[token]
-        if call.facts.method == "tools/list" and not self._shared:
+        if call.facts.method == "tools/list" and call.facts.terms.asks_in_rounds:
             self._learn_headers(result)
         return result
 
@@ -323,7 +323,8 @@ class Forwarding:
     def take(self, method: str, params: UnknownParams) -> None:
         """Pass on a notification that names no request by its id."""
         if self._session is None:
-            self._early.append(partial(self.take, method, params))
+            if len(self._early) < MAX_UNREAD:
+                self._early.append(partial(self.take, method, params))
             return
         members = params.wire()
         if method == PROGRESS and not self._shared:
@@ -531,7 +532,7 @@ class UnreadQuestions(Handlers):
         """Check nothing: these are not functions of a program."""
 
     @property
-    def request_handlers(self) -> Mapping[str, RequestHandler]:  # type: ignore[override]
+    def request_handlers(self) -> Mapping[str, RequestHandler]:
         """A handler for each kind of question."""
         assert self.forwarding is not None
         return EveryMethod(self.forwarding.answer)

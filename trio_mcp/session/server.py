@@ -391,7 +391,8 @@ class ServerSession:
     def _answer(self, facts: RequestFacts, params: Params, target: ReplyTarget) -> Encoded | None:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""
         if type(params) is UnknownParams:
-            return self._pass(facts, params, target)
+            self._start_unread(facts, params, target)
+            return None
         service, terms, method = self.service, facts.terms, facts.method
         codec, asks_in_rounds = terms.codec, terms.asks_in_rounds
         if method not in service.offered[codec.name]:
@@ -437,7 +438,7 @@ class ServerSession:
             self._start_call(service.offers, answer, facts, params, target)
         return None
 
-    def _pass(self, facts: RequestFacts, params: UnknownParams, target: ReplyTarget) -> None:
+    def _start_unread(self, facts: RequestFacts, params: UnknownParams, target: ReplyTarget) -> None:
         """Start the call that passes a request on unread."""
         assert self.service.offers.unknown is not None
         plan, begin = self.service.offers.unknown.serve(facts, params)

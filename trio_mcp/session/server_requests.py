@@ -156,12 +156,8 @@ class ServerRequests:
     async def _answer(self, request: RequestIn, nursery: trio.Nursery) -> Response | ErrorResponse:
         # A request that was withdrawn creates no task: its sender would never learn the id.
         await trio.lowlevel.checkpoint_if_cancelled()
-        is_unread = type(request.params) is UnknownParams
-        if (
-            not is_unread
-            and self._tasks.takes(request)
-            and (request.method.startswith("tasks/") or request.method in self._handlers)
-        ):
+        is_about_task = type(request.params) is not UnknownParams and self._tasks.takes(request)
+        if is_about_task and (request.method.startswith("tasks/") or request.method in self._handlers):
             answer = await self._tasks.answer(request, nursery)
         else:
             encode = partial(request.terms.codec.encode_result, request.method)
