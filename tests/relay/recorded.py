@@ -1,7 +1,7 @@
 """The record of conversations through proxies: what each side has received of each, as JSON values.
 
-What differs from run to run is replaced: the ids of requests at the side that gets them, progress tokens, sealed states. Long texts
-are replaced by their digests.
+What differs from run to run is replaced: the ids of requests at the side that gets them, progress tokens, sealed states. A digest
+replaces a long text.
 """
 
 from __future__ import annotations
