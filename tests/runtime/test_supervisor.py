@@ -418,3 +418,9 @@ async def test_an_actor_shows_its_state(supervisor: Supervisor) -> None:
     assert repr(actor).endswith("cancelled=client>")
     assert (actor.state, actor.busy, actor.branches) == (ActorState.PARKED, 1, 0)
     assert CancelReason.CLIENT is actor.cancel_reason
+
+
+async def test_an_error_of_the_block_is_in_no_group() -> None:
+    with pytest.raises(LimitExceeded):
+        async with open_supervisor():
+            raise LimitExceeded("of the block")

@@ -160,3 +160,11 @@ async def test_an_answer_that_makes_no_sense_ends_no_process_and_the_lease_is_re
         made._renew = usual  # noqa: SLF001
         before = len(server.renewals)
         await until(lambda: len(server.renewals) > before)
+
+
+async def test_an_error_within_a_store_is_in_no_group(server: Server) -> None:
+    made = Leases("here", server.renew, server.close, time.time)
+    with trio.fail_after(BOUND), pytest.raises(StoreError, match="of the block"):
+        async with leases.running(made):
+            raise StoreError("of the block")
+    assert server.is_closed
