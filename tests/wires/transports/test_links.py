@@ -17,6 +17,7 @@ import trio
 import trio.testing
 from asgi_peer import AsgiPeer, legacy_call, modern_call, served
 from crashing_store import CrashingStore, Disk
+from noticing_store import NoticingDisk, NoticingStore
 from serving import START
 
 from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
@@ -503,10 +504,11 @@ async def two(
 ) -> AsyncIterator[tuple[AsgiPeer, AsgiPeer]]:
     """Two workers that share a store. The second one is on another machine if its folder is `elsewhere`."""
     life = life or Life()
-    disk, keys = Disk(), KeyRing.random()
+    disk, keys = NoticingDisk(), KeyRing.random()
 
     def process() -> McpApp:
-        options = ServiceOptions(keys=keys, store=CrashingStore(disk), memory=memory or MemoryBudget())
+        store = CrashingStore(disk) if elsewhere is None else NoticingStore(disk)
+        options = ServiceOptions(keys=keys, store=store, memory=memory or MemoryBudget())
         server = Server("pair", version="1", options=options, http=HttpOptions(authenticate=authenticate))
 
         @server.tool
@@ -807,11 +809,14 @@ async def test_a_request_whose_owner_ends_before_it_accepts_is_sent_again_only_i
         nursery.cancel_scope.cancel()
 
 
-async def test_what_a_process_of_another_machine_has_is_a_503_at_once(
+async def test_a_process_of_another_machine_releases_a_session_at_rest_and_nothing_that_it_runs(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     async with two(folder, elsewhere=tmp_path_factory.mktemp("e")) as (first, second):
         asked, headers = await parked(first, "order"), await first.open_session()
-        for body, head in (leg(asked), (legacy_call("order"), headers)):
-            refused = await second.post(body, head)
+        assert (await second.post(legacy_call("none"), headers)).status == 200
+        call = second.start(legacy_call("order"), headers)
+        await call.until("elicitation/create")
+        for refused in (await second.post(*leg(asked)), await first.post(legacy_call("none", id=3), headers)):
             assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        call.gone.set()

@@ -4,7 +4,7 @@
         a session or a call of this process, or none          serves it here
         one of a process that answers on its link             passes it on
         one of a process whose socket is gone                 serves it here, which claims what it is about when that has ended
-        one of a process of another machine                   serves it here, which is refused while that lives
+        one of a process of another machine                   serves it here, when that has released it; else it is refused
     the owner
         accepts it                                            the response is what the owner sends
         says that it does not have it                         looks again
