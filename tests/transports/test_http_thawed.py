@@ -26,9 +26,12 @@ class Process:
     def __init__(self, store: NoticingStore) -> None:
         self.store = store
         self.charged = 0
+        self.may_charge = trio.Event()
+        self.may_charge.set()
 
     async def charge(self) -> None:
         self.charged += 1
+        await self.may_charge.wait()
 
     async def opens(self) -> int:
         """Return the status of the handshake of a session, which has to be stored."""
@@ -72,7 +75,7 @@ async def test_a_request_waits_until_a_process_that_was_buried_has_joined_again(
         assert await first.opens() == 200
 
 
-async def test_a_request_of_a_session_that_went_on_elsewhere_meanwhile_runs_nothing(
+async def test_a_request_of_a_session_that_is_in_use_elsewhere_meanwhile_runs_nothing(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     disk = NoticingDisk()
@@ -80,9 +83,14 @@ async def test_a_request_of_a_session_that_went_on_elsewhere_meanwhile_runs_noth
         headers = await first.peer.open_session()
         assert (await first.peer.post(legacy_call("charge"), headers)).status == 200
         first.store.be_buried()
-        assert (await second.peer.post(legacy_call("charge"), headers)).status == 200
+        # A session at rest would be released to the first one.
+        second.may_charge = trio.Event()
+        running = second.peer.start(legacy_call("charge"), headers)
+        await trio.testing.wait_all_tasks_blocked()
         stand_still()
         assert (await first.peer.post(legacy_call("charge", id=3), headers)).status == 503
+        second.may_charge.set()
+        assert (await running.end()).status == 200
     assert (first.charged, second.charged) == (1, 1)
 
 
