@@ -23,7 +23,7 @@ from store_servers import PostgresServer, RedisServer, postgres_server, redis_se
 
 pytest.importorskip("mcp", reason="the official SDK is not installed")
 
-from official_clients import KINDS, Job, Kind, Run, run
+from official_clients import CALLS, FEW_CALLS, KINDS, Job, Kind, Run, run
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
@@ -130,19 +130,19 @@ def tools_of(kind: Kind) -> tuple[str, ...]:
 
 
 @asynccontextmanager
-async def calling(shared: Shared, runs: Runs, pause: float = 0.0) -> AsyncIterator[Balanced]:
+async def calling(shared: Shared, runs: Runs, pause: float = 0.0, calls: int = CALLS) -> AsyncIterator[Balanced]:
     """Let all clients call in the block, at three processes; a legacy one is sent to the same as long as that accepts it."""
     async with balanced(shared.url, EFFECTS=str(runs.effects)) as processes, trio.open_nursery() as nursery:
         for kind in KINDS:
             url = await processes.url(is_affine=kind.era != "auto")
-            nursery.start_soon(runs.make, url, Job(kind, tools_of(kind), pause))
+            nursery.start_soon(runs.make, url, Job(kind, tools_of(kind), pause, calls=calls))
         yield processes
 
 
 @pytest.mark.parametrize("shared", ["sqlite", "redis", "postgres"], indirect=True)
 async def test_every_call_at_three_processes_ends_well(short: Path, shared: Shared, node_folder: Path) -> None:
     runs = Runs(short / "effects", node_folder)
-    async with calling(shared, runs):
+    async with calling(shared, runs, calls=FEW_CALLS):
         pass
     runs.check(is_disturbed=False)
     assert all(len(each.ended) == 3 for kind, each in runs.runs.items() if kind.era == "auto")
@@ -155,7 +155,7 @@ async def test_a_process_that_is_killed_takes_at_most_what_it_was_doing_with_it(
     short: Path, shared: Shared, node_folder: Path
 ) -> None:
     runs = Runs(short / "effects", node_folder)
-    async with calling(shared, runs, PAUSE) as processes:
+    async with calling(shared, runs, PAUSE, FEW_CALLS) as processes:
         for number in range(2):
             await trio.sleep(1)
             await processes.kill(number)
@@ -201,12 +201,14 @@ def environment(shared: Shared) -> dict[str, str]:
     return {"TRIO_MCP_STORE": shared.url, "TRIO_MCP_KEYS": keys} if shared.url else {}
 
 
-async def call_workers(crew: Crew, runs: Runs, pause: float = 0.0, *, keep_alive: bool = False) -> None:
+async def call_workers(
+    crew: Crew, runs: Runs, pause: float = 0.0, *, keep_alive: bool = False, calls: int = CALLS
+) -> None:
     """Let all clients call, and return when they have."""
     async with trio.open_nursery() as nursery:
         for kind in KINDS:
             tools = ("bake",) if kind.era == "tasks" else EVERYTHING
-            nursery.start_soon(runs.make, crew.url, Job(kind, tools, pause, keep_alive=keep_alive))
+            nursery.start_soon(runs.make, crew.url, Job(kind, tools, pause, keep_alive, calls))
 
 
 @pytest.mark.parametrize("shared", ["temporary", "redis", pytest.param("postgres", marks=long)], indirect=True)
@@ -215,7 +217,7 @@ async def test_every_call_at_three_workers_ends_well(
 ) -> None:
     runs = Runs(short / "effects", node_folder)
     async with serving(short, EFFECTS=str(runs.effects), **environment) as crew:
-        await call_workers(crew, runs)
+        await call_workers(crew, runs, calls=FEW_CALLS)
     runs.check(is_disturbed=False)
     # A legacy client is served by the worker that has its session, and a modern one by any.
     assert all((len(each.ended) > 1) is (kind.era == "auto") for kind, each in runs.runs.items())
