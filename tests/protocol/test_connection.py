@@ -9,7 +9,7 @@ from naming import unnamed
 
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError
 from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.codec.unknown import UnknownParams
+from trio_mcp.protocol.codec.unknown import UnknownParams, UnknownResult, Unread
 from trio_mcp.protocol.connection import (
     MAX_WITHDRAWN,
     CancelIn,
@@ -463,7 +463,7 @@ def test_the_repr_shows_phase_revision_and_what_is_open(server: Connection) -> N
 
 def test_what_no_revision_has_is_an_event_for_a_connection_that_passes_it_on() -> None:
     """A method that another revision has is none of these."""
-    connection = Connection(Side.CLIENT, passes_unknown=True)
+    connection = Connection(Side.CLIENT, unread=Unread.UNKNOWN)
     connection.set_version(NEWEST_LEGACY)
     request = connection.receive(Request(1, "x/echo", {"a": None, "_meta": {"m": 1}}))
     assert isinstance(request, RequestIn)
@@ -478,3 +478,29 @@ def test_what_no_revision_has_is_an_event_for_a_connection_that_passes_it_on() -
     assert decoded(codec.encode_notification("notifications/x", noted.params)) == {"b": [1]}
     with pytest.raises(LocalProtocolError):
         codec.encode_request("x/echo", RequestParams())
+
+
+def test_all_but_cancellations_is_unread_between_sides_of_one_revision() -> None:
+    connection = Connection(Side.CLIENT, unread=Unread.ALL)
+    connection.set_version(NEWEST_LEGACY)
+    request = connection.receive(Request(1, "tools/call", {"name": 7, "x": None}))
+    assert isinstance(request, RequestIn)
+    assert isinstance(request.params, UnknownParams)
+    assert request.params.wire() == {"name": 7, "x": None}
+    noted = connection.receive(Notification("notifications/progress", {"progress": 1}))
+    assert isinstance(noted, NotificationIn)
+    assert isinstance(noted.params, UnknownParams)
+    assert isinstance(connection.receive(Notification("notifications/cancelled", {"requestId": 1})), CancelIn)
+
+
+def test_the_answer_to_a_request_that_is_sent_unread_is_unread() -> None:
+    connection = Connection(Side.SERVER)
+    connection.set_version(NEWEST_LEGACY)
+    params = UnknownParams.model_validate({"name": "look", "x": None})
+    request = connection.new_request("tools/call", params)
+    assert decoded(request.params) == {"name": "look", "x": None}
+    reply = connection.receive(Response(request.id, {"content": 7, "x": None}))
+    assert isinstance(reply, ReplyIn)
+    assert isinstance(reply.result, UnknownResult)
+    assert reply.result.wire() == {"content": 7, "x": None}
+    assert connection.new_request("tools/list", UnknownParams()).params == {}

@@ -43,10 +43,10 @@ methods = st.text(min_size=1, max_size=256)
 more = st.none() | st.dictionaries(st.text(max_size=8).map(lambda name: f"x-{name}"), values, min_size=1, max_size=2)
 errors = st.builds(ErrorDetail, st.integers(-SAFE, SAFE), st.text(), values, more)
 messages: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Request, ids, methods, objects, more),
-    st.builds(Notification, methods, objects, more),
-    st.builds(Response, ids, objects, more),
-    st.builds(ErrorResponse, st.none() | ids, errors, more),
+    st.builds(Request, ids, methods, objects),
+    st.builds(Notification, methods, objects),
+    st.builds(Response, ids, objects),
+    st.builds(ErrorResponse, st.none() | ids, errors),
 )
 
 CORPUS = [
@@ -162,8 +162,7 @@ def test_a_malformed_request_is_refused_under_its_id(members: str) -> None:
 )
 def test_a_member_is_known_by_its_exact_name_and_others_are_no_part_of_it(members: str, message: Message) -> None:
     parsed = parse(f'{{"jsonrpc":"2.0",{members}}}'.encode())
-    assert not isinstance(parsed, Malformed)
-    assert message == parsed._replace(more=None)
+    assert message == parsed
 
 
 @pytest.mark.parametrize(
@@ -323,26 +322,12 @@ def test_a_message_on_the_wire(message: Message, members: str) -> None:
     assert dump(message) == f'{{"jsonrpc":"2.0",{members}}}'.encode()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"jsonrpc":"2.0","id":1,"method":"m","params":{}}',
-        '{"jsonrpc":"2.0","method":"m","params":{},"x":1}',
-        '{"jsonrpc":"2.0","id":1,"method":"m"}',
-        '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","data":null}}',
-        '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}',
-    ],
-)
-def test_empty_members_are_written_again_where_they_were_read(text: str) -> None:
+@pytest.mark.parametrize("more", ["", ',"data":null', ',"x":[1]', ',"data":0,"x":null'])
+def test_members_of_an_error_that_only_a_proxy_passes_on_are_written_again(more: str) -> None:
+    text = f'{{"jsonrpc":"2.0","id":1,"error":{{"code":1,"message":"x"{more}}}}}'
     message = parse(text.encode())
     assert not isinstance(message, Malformed)
     assert json.loads(dump(message)) == json.loads(text)
-
-
-def test_params_that_take_the_place_of_empty_ones_are_written_once() -> None:
-    message = parse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{},"x":1}')
-    assert isinstance(message, Request)
-    assert dump(message._replace(params={"a": 1})) == b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1},"x":1}'
 
 
 @given(objects)

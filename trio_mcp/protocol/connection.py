@@ -350,7 +350,7 @@ class Connection:
         terms, params = read_request(
             message, inbound, self.terms, self._peer, self.unread, takes_plain=self.takes_plain
         )
-        request_id, method, _, _ = message
+        request_id, method, _ = message
         if self.shared_channel:
             if request_id in self.open_ids:
                 in_use = f"the request id {request_id!r} is in use by a request that is still open"

@@ -12,7 +12,7 @@ an empty object, `1.0` for an integer, and half of a character in text that is o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set as AbstractSet
+from collections.abc import Sequence
 from typing import Final, TypeAlias, TypeGuard, assert_never
 
 from pydantic_core import to_json
@@ -25,37 +25,7 @@ from .json_limits import DEFAULT_LIMITS, JsonLimits, Measure
 from .shown_text import dump_shown, replace_surrogates, warn_of_replaced, without_broken_names
 from .strict_json import LoneSurrogate, dumps, has_surrogate, is_infinite_in, loads
 
-# Members of a message that nothing reads, and that a proxy passes on: those that JSON-RPC does not define, and empty ones.
-#
-# To every reader, empty params and a null `data` are as absent ones. The other side of a proxy may tell them apart.
-
-CALL: Final = frozenset(("jsonrpc", "id", "method", "params"))
-ANSWER: Final = frozenset(("jsonrpc", "id", "result", "error"))
 ERROR: Final = frozenset(("code", "message", "data"))
-
-
-def more_in(members: JsonObject, known: AbstractSet[str], empty: str | None = None) -> JsonObject | None:
-    """Return the members of other names; None if there are none.
-
-    Args:
-        empty: the known member that is returned too: it is there, and says nothing.
-    """
-    # Nearly every message.
-    if empty is None and members.keys() <= known:
-        return None
-    return {name: value for name, value in members.items() if name not in known or name == empty}
-
-
-def dump_more(more: JsonObject | None, *, without: str | None = None) -> bytes:
-    """Return members as they follow others in an object.
-
-    Args:
-        without: the name of one that was written already; it was empty when it was read.
-    """
-    if more and without in more:
-        more = {name: value for name, value in more.items() if name != without}
-    return b"," + dumps(more)[1:-1] if more else b""
-
 
 # JSON-RPC 2.0, section 5.1.
 PARSE_ERROR = -32700
@@ -90,32 +60,33 @@ class Encoded(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A call that is to be answered under its id. `more` are members that only a proxy passes on, see `unknown_members`."""
+    """A call that is to be answered under its id."""
 
     id: RequestId
     method: str
     params: JsonObject | Encoded = {}  # noqa: RUF012  shared, and never written to
-    more: JsonObject | None = None
 
 
 class Notification(NamedTuple):
-    """A message that is never answered; `more` as of a request."""
+    """A message that is never answered."""
 
     method: str
     params: JsonObject | Encoded = {}  # noqa: RUF012  shared, and never written to
-    more: JsonObject | None = None
 
 
 class Response(NamedTuple):
-    """The result of the request with this id; `more` as of a request."""
+    """The result of the request with this id."""
 
     id: RequestId
     result: JsonObject | Encoded
-    more: JsonObject | None = None
 
 
 class ErrorDetail(NamedTuple):
-    """Why a request failed. `data` is None both when it is absent and when it is null; `more` as of a request."""
+    """Why a request failed.
+
+    `data` is None both when it is absent and when it is null. `more` are members that only a proxy passes on: those that JSON-RPC
+    does not define, and a `data` of null; None if there are none.
+    """
 
     code: int
     message: str
@@ -124,11 +95,10 @@ class ErrorDetail(NamedTuple):
 
 
 class ErrorResponse(NamedTuple):
-    """The failure of the request with this id; the id is None when it could not be read. `more` as of a request."""
+    """The failure of the request with this id; the id is None when it could not be read."""
 
     id: RequestId | None
     error: ErrorDetail
-    more: JsonObject | None = None
 
 
 Message: TypeAlias = Request | Notification | Response | ErrorResponse
@@ -289,22 +259,21 @@ def dump(message: Message | Answers) -> bytes:
     """
     # Most messages of a server; it costs less than a case of the statement below.
     if isinstance(message, Response):
-        request_id, answer, others = message
+        request_id, answer = message
         name = b"%d" % request_id if type(request_id) is int else _dump_name(request_id, "id")
-        end = dump_more(others) if others else b""
-        return b"".join((b'{"jsonrpc":"2.0","id":', name, b',"result":', _dump_object(answer, "result"), end, b"}"))
+        return b"".join((b'{"jsonrpc":"2.0","id":', name, b',"result":', _dump_object(answer, "result"), b"}"))
     match message:
-        case Request(id, method, params, more):
+        case Request(id, method, params):
             head = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_dump_name(id, "id"), _dump_name(method, "method"))
             # Joined, and not formatted: `%` takes forty times as long for a megabyte, of which it copies a part again.
-            return b"".join((head, *_dump_params(params, more), b"}"))
-        case Notification(method, params, more):
+            return b"".join((head, *_dump_params(params), b"}"))
+        case Notification(method, params):
             head = b'{"jsonrpc":"2.0","method":%b' % _dump_name(method, "method")
-            return b"".join((head, *_dump_params(params, more), b"}"))
-        case ErrorResponse(id, error, more):
+            return b"".join((head, *_dump_params(params), b"}"))
+        case ErrorResponse(id, error):
             # The MCP schemas know an absent id, not a null one (JSONRPCErrorResponse).
             head = b"" if id is None else b'"id":%b,' % _dump_name(id, "id")
-            return b'{"jsonrpc":"2.0",%b"error":%b%b}' % (head, dump_error(error), dump_more(more))
+            return b'{"jsonrpc":"2.0",%b"error":%b}' % (head, dump_error(error))
         case Answers(answers):
             return b"".join((b"[", b",".join([dump(answer) for answer in answers]), b"]"))
     assert_never(message)
@@ -404,16 +373,10 @@ def _parse_call(members: JsonObject) -> Request | Notification:
     if not isinstance(params, dict):
         if not _is_absent(params):
             raise RemoteProtocolError('"params" must be an object; positional params are not part of MCP.')
-        # A proxy does not pass it on either: the other side may be strict.
-        params, members = {}, {name: value for name, value in members.items() if name != "params"}
-    if params and len(members) == len(CALL) and "id" in members:
-        # Nearly every message: it has all the members that are known, and so no other.
-        more = None
-    else:
-        more = more_in(members, CALL, "params" if not params and "params" in members else None)
+        params = {}
     if "id" not in members or (members["id"] is None and method.startswith("notifications/")):
-        return Notification(method, params, more)
-    return make_tuple(Request, (_parse_id(members["id"]), method, params, more))
+        return Notification(method, params)
+    return make_tuple(Request, (_parse_id(members["id"]), method, params))
 
 
 def _parse_answer(members: JsonObject) -> Response | ErrorResponse:
@@ -424,12 +387,11 @@ def _parse_answer(members: JsonObject) -> Response | ErrorResponse:
             if "error" in members or not _is_absent(result):
                 raise RemoteProtocolError('"result" must be an object.')
             result = {}
-        return Response(_parse_id(members.get("id")), result, more_in(members, ANSWER))
+        return Response(_parse_id(members.get("id")), result)
     if members.get("result") is not None:
         raise RemoteProtocolError('A response must have "result" or "error", not both.')
     id = members.get("id")
-    more = more_in(members, ANSWER)
-    return ErrorResponse(None if id is None else _parse_id(id), _parse_error(members["error"]), more)
+    return ErrorResponse(None if id is None else _parse_id(id), _parse_error(members["error"]))
 
 
 def _parse_error(error: JsonValue) -> ErrorDetail:
@@ -441,7 +403,8 @@ def _parse_error(error: JsonValue) -> ErrorDetail:
     if not isinstance(message, str):
         raise RemoteProtocolError('"error.message" must be a string.')
     data = error.get("data")
-    return ErrorDetail(code, message, data, more_in(error, ERROR, "data" if data is None and "data" in error else None))
+    more = {name: value for name, value in error.items() if name not in ERROR or (name == "data" and value is None)}
+    return ErrorDetail(code, message, data, more or None)
 
 
 def _parse_id(id: JsonValue) -> RequestId:
@@ -511,11 +474,8 @@ def _dump_name(name: RequestId, root: str) -> bytes:
         return dumps(name, root)  # raises too, and names the member
 
 
-def _dump_params(params: JsonObject | Encoded, more: JsonObject | None) -> tuple[bytes, ...]:
-    if not params:
-        return (dump_more(more),)
-    # Those of a message that came without any, and got some from a proxy, are written once.
-    return b',"params":', _dump_object(params, "params"), dump_more(more, without="params")
+def _dump_params(params: JsonObject | Encoded) -> tuple[bytes, ...]:
+    return (b',"params":', _dump_object(params, "params")) if params else ()
 
 
 def _dump_object(members: JsonObject | Encoded, name: str) -> bytes:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from ..protocol.jsonrpc import Answers, ErrorResponse, RequestId, Response
 from ..runtime import Outbox
 from ..runtime.loop_turn import LoopTurn
-from ..types import JsonObject
 from .envelope import Envelope, content_size
 from .replies import LegOutcome, OpenRequests, ReplyTarget, reply_of
 
@@ -113,7 +112,7 @@ class BatchReplyTarget(ReplyTarget):
 
     batch: OpenBatch | None = None
 
-    def finish(self, outcome: LegOutcome, more: JsonObject | None = None) -> None:
+    def finish(self, outcome: LegOutcome) -> None:
         """Hand the outcome to the batch."""
         outcome = self.sendable(outcome)
         if self.operation is not None:
@@ -122,4 +121,4 @@ class BatchReplyTarget(ReplyTarget):
         # The batch knows its targets: without a reference back, nothing is left to the garbage collector.
         batch, self.batch = self.batch, None
         if batch is not None:
-            batch.settle(reply_of(self.request_id, outcome, more))
+            batch.settle(reply_of(self.request_id, outcome))

@@ -23,22 +23,20 @@ from ..protocol.jsonrpc import (
 )
 from ..runtime import CancelReason, Outbox
 from ..storage import Change
-from ..types import JsonObject, Model
+from ..types import Model
 from .envelope import ANONYMOUS, Envelope, content_size
 
 LegOutcome: TypeAlias = Encoded | ErrorDetail | None
 """How a leg of a call ended: a result, an error, or nothing because its client cancelled it."""
 
 
-def reply_of(
-    request_id: RequestId, outcome: LegOutcome, more: JsonObject | None = None
-) -> Response | ErrorResponse | None:
-    """Return the message that an outcome is sent as, with more members; None if it is not sent."""
+def reply_of(request_id: RequestId, outcome: LegOutcome) -> Response | ErrorResponse | None:
+    """Return the message that an outcome is sent as; None if it is not sent."""
     if outcome is None:
         return None
     if isinstance(outcome, Encoded):
-        return make_tuple(Response, (request_id, outcome, more))
-    return ErrorResponse(request_id, outcome, more)
+        return make_tuple(Response, (request_id, outcome))
+    return ErrorResponse(request_id, outcome)
 
 
 class OutcomeKeeper(Protocol):
@@ -127,8 +125,7 @@ class ReplyTarget:
         """Send a message about the request; waits while its reader is slow. A cancel while waiting leaves it unsent.
 
         Raises:
-            LimitExceeded: the memory budget has no room for it.
-        """
+            LimitExceeded: the memory budget has no room for it."""
         self.check_room(content_size(message))
         await self.outbox.send(Envelope(message, about=self.about))
 
@@ -136,19 +133,15 @@ class ReplyTarget:
         """Queue such a message without waiting, whether or not there is room."""
         self.outbox.post(Envelope(message, about=self.about))
 
-    def finish(self, outcome: LegOutcome, more: JsonObject | None = None) -> None:
-        """Send the outcome, or what `sendable` returns in place of it.
-
-        Args:
-            more: members of the reply that JSON-RPC does not define.
-        """
+    def finish(self, outcome: LegOutcome) -> None:
+        """Send the outcome, or what `sendable` returns in place of it."""
         outcome = self.sendable(outcome)
         if self.operation is not None:
             self.operation.answered(outcome)
         # First: a task that the reply wakes may look at the table, or use the id again.
         self.close()
         request_id = self.request_id
-        reply = reply_of(request_id, outcome, more)
+        reply = reply_of(request_id, outcome)
         if reply is not None:
             envelope = make_tuple(Envelope, (reply, request_id, ANONYMOUS, 0, False))
             self.outbox.post(envelope, last=self.owns_outbox)
@@ -196,7 +189,7 @@ class OwnTarget(ReplyTarget):
     def about(self) -> None:
         return None
 
-    def finish(self, outcome: LegOutcome, more: JsonObject | None = None) -> None:  # noqa: ARG002
+    def finish(self, outcome: LegOutcome) -> None:  # noqa: ARG002
         self.close()
 
     def close(self) -> None:

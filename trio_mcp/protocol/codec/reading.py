@@ -506,7 +506,7 @@ def read_request(
     Raises:
         RemoteProtocolError: the error to answer with.
     """
-    _, method, params, _ = message
+    _, method, params = message
     if isinstance(params, Encoded):
         raise LocalProtocolError("a received message has decoded parameters")
     meta = params.get("_meta") if inbound is None else inbound.meta
