@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 import trio
+from listing_server import ListingServer
 from naming import unnamed
 from programs import Programs, programs
 
@@ -227,3 +228,35 @@ async def test_the_calls_of_a_host_reach_a_server_that_speaks_another_era_when_i
             await programs.kill("files")
             await trio.sleep(60)
             assert (await client.call_tool("files_new")).text == "new"
+
+
+HOSTILE = {
+    "empty": "",
+    "a line break": "a\nb",
+    "no text": "\x00\x1b[2J",
+    "a format": "%s%(x)d{0}",
+    "very long": "a" * 100_000,
+    "a name of the language": "__class__",
+    "that of another server": "b_good",
+    "the prefix of another server": "b_",
+    "its own prefix": "files_good",
+    "blanks": "   ",
+    "right to left": "\u202egood",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+@every_way
+async def test_a_hostile_name_costs_itself_alone(way: str, twice: bool, name: str, programs: Programs) -> None:
+    hostile: Any = ListingServer("files", "tool", ["good", name, *([name] if twice else []), "better"])
+    programs.servers = {"files": hostile, "files_b": Server("files_b"), "weather": Server("weather")}
+    for server in ("files_b", "weather"):
+        add(programs.servers[server], "good")
+    async with offered(way, programs) as names:
+        found = await names()
+        assert len(found) == len({*found}) <= 5
+        assert {"files_good", "files_better", "files_b_good", "weather_good"} <= {*found}
+        # Without a name after it, the prefix of another server is no name of that server.
+        others = [each for each in found if each.startswith("files_b_") and each != "files_b_"]
+        assert others == ["files_b_good"]
