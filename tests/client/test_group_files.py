@@ -103,8 +103,8 @@ def auth_of(server: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any
     """The `auth` with which a group connects to a server; "none" without one."""
     connected: list[dict[str, Any]] = []
     monkeypatch.setattr(Client, "connect", lambda _target, **keywords: connected.append(keywords))
-    (member,) = members_of(as_group_servers({"a": server}), {"auth": Settings(), **options}, None)
-    member.make(lambda _why: None)
+    keywords: Any = {"auth": Settings(), **options}
+    [*members_of(as_group_servers({"a": server}), keywords, None, 1.0, lambda _: None, lambda _: None)]
     return connected[0].get("auth", "none")
 
 

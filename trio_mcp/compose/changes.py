@@ -19,13 +19,13 @@ from ..client.requester import UNSUBSCRIBE_TIMEOUT, would_fail_again
 from ..errors import Disconnected, McpError, ServerUnavailable
 from ..session.event_loop import home_held
 from ..session.subscriptions import Change, filter_of, lists_in
-from .member import MemberConnection
+from .member import Member
 
 logger = peer_logger("trio_mcp.client")
 
 BACKOFF: Final = Backoff(first=0.5, longest=30.0)
 
-FindResource = Callable[[str], tuple[MemberConnection, str]]
+FindResource = Callable[[str], tuple[Member, str]]
 """Returns the server of a resource of the group, and its URI there; raises `LookupError`."""
 
 
@@ -39,7 +39,7 @@ class ResourceListener:
     """
 
     changes: Changes
-    connection: MemberConnection
+    connection: Member
     uris: Mapping[str, str]
     on_honoured: Callable[[ResourceListener, set[str]], None]
     started: trio.Event = field(default_factory=trio.Event)
@@ -71,7 +71,7 @@ class ResourceListener:
             await trio.sleep(BACKOFF.delay(self._losses - 1))
 
     async def _listen(self) -> None:
-        client, space = await self.connection.client(), self.connection.member.space
+        client, space = await self.connection.client(), self.connection.space
         with self.connection.until_lost():
             async with client.listen(uris=[*self.uris]) as changes:
                 honoured = {uri for uri in changes.honoured.resource_subscriptions or () if uri in self.uris}
@@ -110,7 +110,7 @@ class GroupListeners(Listeners):
 
     async def begin(self, changes: Changes, /) -> None:
         nursery = self._find_nursery()
-        uris: dict[MemberConnection, dict[str, str]] = {}
+        uris: dict[Member, dict[str, str]] = {}
         for uri in changes.wanted.resource_subscriptions or ():
             connection, own = self._find(uri)
             uris.setdefault(connection, {})[own] = uri
@@ -190,7 +190,7 @@ class GroupTasks:
         opened_in: the Trio run in which it is open.
     """
 
-    def __init__(self, connections: Collection[MemberConnection]) -> None:
+    def __init__(self, connections: Collection[Member]) -> None:
         self._connections = connections
         self._phase = _Phase.NEW
         self._scope = trio.CancelScope()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
@@ -97,10 +97,11 @@ class ServerState:
     error: Exception | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Connection(Generic[C]):
     """The connection to a server, kept by a task that runs `keep`.
 
-    Args:
+    Attributes:
         name: of the server.
         whose: the server, in the log and in errors, such as "the server 'files' of a group".
         make: returns a client that is not open; it calls the function when its connection is lost.
@@ -108,60 +109,32 @@ class Connection(Generic[C]):
         on_state: called with each new state.
         on_change: called with each change that the server announces, and with one of each list when it was lost, or is back.
         uris: returns those of the resources to follow, each time that the server was connected to.
-
-    Attributes:
-        name, whose: of the server; see the arguments.
         state: the state.
         tried: set when the first attempt has ended, well or not.
     """
 
-    __slots__ = (
-        "_client",
-        "_connected_at",
-        "_failures",
-        "_lost",
-        "_make",
-        "_moved",
-        "_on_change",
-        "_on_state",
-        "_open_timeout",
-        "_until_lost",
-        "_unused",
-        "_uris",
-        "name",
-        "state",
-        "tried",
-        "whose",
-    )
+    name: str
+    whose: str
+    make: Callable[[Callable[[str], None]], C]
+    open_timeout: float
+    on_state: Callable[[ServerState], None]
+    on_change: Callable[[Change], None]
+    uris: Callable[[], Iterable[str]] = tuple
+    state: ServerState = field(init=False)
+    tried: trio.Event = field(init=False, default_factory=trio.Event)
+    _moved: trio.Event = field(init=False, default_factory=trio.Event)
+    _lost: trio.Event = field(init=False, default_factory=trio.Event)
+    _until_lost: tuple[trio.CancelScope, ...] = field(init=False, default=())
+    _client: C | None = field(init=False, default=None)
+    _connected_at: float = field(init=False, default=-math.inf)
+    _failures: int = field(init=False, default=0)
+    """Failures in a row; a connection ends the row only when it has proved stable."""
+    _unused: C | None = field(init=False)
 
-    def __init__(
-        self,
-        name: str,
-        whose: str,
-        make: Callable[[Callable[[str], None]], C],
-        open_timeout: float,
-        on_state: Callable[[ServerState], None],
-        on_change: Callable[[Change], None],
-        uris: Callable[[], Iterable[str]] = tuple,
-    ) -> None:
-        self.name = name
-        self.state = ServerState(name, ServerStatus.CONNECTING)
-        self.tried = trio.Event()
-        self.whose = whose
-        self._make = make
-        self._open_timeout = open_timeout
-        self._on_state = on_state
-        self._on_change = on_change
-        self._uris = uris
-        self._moved = trio.Event()
-        self._lost = trio.Event()
-        self._until_lost: tuple[trio.CancelScope, ...] = ()
-        self._client: C | None = None
-        self._connected_at = -math.inf
-        self._failures = 0
-        """Failures in a row; a connection ends the row only when it has proved stable."""
+    def __post_init__(self) -> None:
+        self.state = ServerState(self.name, ServerStatus.CONNECTING)
         # Made here, for its checks: a wrong option is an error before anything is started.
-        self._unused: C | None = make(self._on_lost)
+        self._unused = self.make(self._on_lost)
 
     @property
     def current(self) -> C | None:
@@ -251,12 +224,12 @@ class Connection(Generic[C]):
         """Return an open client, however many attempts that takes."""
         while True:
             await self._pause()
-            client, self._unused = self._unused or self._make(self._on_lost), None
+            client, self._unused = self._unused or self.make(self._on_lost), None
             failure: Exception
             try:
-                with trio.move_on_after(self._open_timeout):
+                with trio.move_on_after(self.open_timeout):
                     return await client.open()
-                failure = RequestTimeout(f"it did not open a session within {self._open_timeout:g} seconds")
+                failure = RequestTimeout(f"it did not open a session within {self.open_timeout:g} seconds")
             except Exception as error:  # noqa: BLE001  whatever a transport raises: it is in the state, and tried again
                 failure = single_exception(error)
             except BaseException:
@@ -289,7 +262,7 @@ class Connection(Generic[C]):
             if not client.is_open:
                 return False
             try:
-                await client.ping(timeout=self._open_timeout)
+                await client.ping(timeout=self.open_timeout)
                 return True
             except McpError as error:
                 self._failed(error)
@@ -312,7 +285,7 @@ class Connection(Generic[C]):
 
     async def _listen(self, client: C) -> None:
         """Pass on the changes that the server announces; when that has begun, or cannot, the server is connected."""
-        kinds, uris = announced_lists(filter_of(LISTS), client.server_capabilities), [*self._uris()]
+        kinds, uris = announced_lists(filter_of(LISTS), client.server_capabilities), [*self.uris()]
         losses = 0
         while (kinds or uris) and client.is_open:
             begun_at = math.inf
@@ -327,7 +300,7 @@ class Connection(Generic[C]):
                         self._offer_all(kinds)
                     self._connected(client)
                     async for change in changes:
-                        self._on_change(change)
+                        self.on_change(change)
             except Disconnected as error:
                 self._lose_with(client, error)
             except McpError as error:
@@ -341,7 +314,7 @@ class Connection(Generic[C]):
 
     def _offer_all(self, kinds: list[ChangeKind]) -> None:
         for kind in kinds:
-            self._on_change(Change(kind))
+            self.on_change(Change(kind))
 
     def _offered_kinds(self) -> list[ChangeKind]:
         if self._client is None:
@@ -400,7 +373,7 @@ class Connection(Generic[C]):
         self.state = ServerState(self.name, status, failures, error and _kept(error))
         moved, self._moved = self._moved, trio.Event()
         moved.set()
-        self._on_state(self.state)
+        self.on_state(self.state)
         # Its lists come and go with it, and may have changed while it was away. Before the first attempt nothing was listed.
         if status is not before and status in REFRESH_LISTS_ON and self.tried.is_set():
             self._offer_all(self._offered_kinds())

@@ -34,7 +34,7 @@ from ..types import (
 from .changes import GroupListeners, GroupTasks
 from .connection import ServerState
 from .lists import GroupListing, GroupLists
-from .member import MemberConnection
+from .member import Member
 from .names import ToolFilter, ToolSelection, shown
 from .servers import AnyGroupServer, ForServer, GroupKeywords, OnState, as_group_servers, members_of
 
@@ -114,10 +114,8 @@ class ClientGroup(GroupListing):
         self._on_change_given = on_change
         self._records = RepeatedRecords(logger)
         seconds = check_seconds("open_timeout", open_timeout, positive=True)
-        self._connections = {
-            member.name: MemberConnection(member, seconds, self._on_state, self._on_change)
-            for member in members_of(as_group_servers(servers), options, for_server)
-        }
+        made = members_of(as_group_servers(servers), options, for_server, seconds, self._on_state, self._on_change)
+        self._connections = {member.name: member for member in made}
         self._tasks = GroupTasks(self._connections.values())
         self._lists = GroupLists(self._connections, ToolFilter(only, without))
         self._listeners = GroupListeners(self._lists.by_uri, lambda: self._tasks.nursery)
@@ -231,11 +229,11 @@ class ClientGroup(GroupListing):
 
     def name_of(self, server: str, name: str) -> str:
         """Return the name in the group of a tool or prompt that the server calls `name`. Raises `KeyError`."""
-        return self._connection(server).member.space.outer_name(name)
+        return self._connection(server).space.outer_name(name)
 
     def uri_of(self, server: str, uri: str) -> str:
         """Return the URI in the group of a resource that the server has at `uri`, such as that of a link. Raises `KeyError`."""
-        return self._connection(server).member.space.outer_uri(uri)
+        return self._connection(server).space.outer_uri(uri)
 
     # calls
 
@@ -377,14 +375,14 @@ class ClientGroup(GroupListing):
 
     # one step each
 
-    def _connection(self, server: str) -> MemberConnection:
+    def _connection(self, server: str) -> Member:
         connection = self._connections.get(server)
         if connection is None:
             advice = nearest(server, self._connections) or f"there are {shown(self._connections)}"
             raise KeyError(f"the group has no server {server!r:.80}: {advice}")
         return connection
 
-    async def _until_connected(self, connection: MemberConnection) -> Client:
+    async def _until_connected(self, connection: Member) -> Client:
         while True:
             _ = self._tasks.nursery
             if (client := connection.connected) is not None:

@@ -23,7 +23,7 @@ from ..types import Model, Prompt, Resource, ResourceTemplate, Tool
 from ..types.capabilities import declares
 from .agent_tools import read_tools
 from .connection import ServerStatus
-from .member import MemberConnection
+from .member import Member
 from .names import ToolFilter, ToolSelection, longest_first, shown
 
 M = TypeVar("M", bound=Model)
@@ -67,17 +67,17 @@ class GroupLists:
         filter: of the tools, by their names in the group.
     """
 
-    connections: Mapping[str, MemberConnection]
+    connections: Mapping[str, Member]
     filter: ToolFilter
     _records: RepeatedRecords = field(default_factory=lambda: RepeatedRecords(logger, lines=5))
-    _listed: dict[MemberConnection, dict[str, Tool]] = field(default_factory=dict[MemberConnection, dict[str, Tool]])
+    _listed: dict[Member, dict[str, Tool]] = field(default_factory=dict[Member, dict[str, Tool]])
     """The tools that each server listed last, by its own names."""
-    _left_out: dict[MemberConnection, LeftOut] = field(init=False)
-    _search: list[MemberConnection] = field(init=False)
+    _left_out: dict[Member, LeftOut] = field(init=False)
+    _search: list[Member] = field(init=False)
     """In the order in which a name is looked for: a name belongs to the longest prefix that begins it."""
 
     def __post_init__(self) -> None:
-        spaces = {name: connection.member.space for name, connection in self.connections.items()}
+        spaces = {name: connection.space for name, connection in self.connections.items()}
         self._search = [self.connections[name] for name in longest_first(spaces)]
         self._left_out = {each: LeftOut(logger, each.whose) for each in self._search}
 
@@ -88,7 +88,7 @@ class GroupLists:
         for connection, tools in (await self._read("tools", read_tools, timeout)).items():
             placed = self._placed(connection, "tool", tools)
             self._listed[connection] = {tool.name: tool for tool, _ in placed}
-            self._warn_of_unmatched(connection.member.filter if tools else ToolFilter(), self._listed[connection])
+            self._warn_of_unmatched(connection.filter if tools else ToolFilter(), self._listed[connection])
             every += [name for _, name in placed]
             named = [GroupTool(connection.name, tool, name) for tool, name in placed]
             found += [tool for tool in named if self._allows(connection, tool)]
@@ -113,7 +113,7 @@ class GroupLists:
 
     # finding
 
-    def by_name(self, name: str, what: str) -> tuple[MemberConnection, str]:
+    def by_name(self, name: str, what: str) -> tuple[Member, str]:
         """Return the server of a tool or prompt of the group, and its name there.
 
         Raises:
@@ -125,7 +125,7 @@ class GroupLists:
             raise LookupError(f"no server of the group has the {what} {name!r:.140}; {self._advice(name)}")
         return found
 
-    def by_uri(self, uri: str) -> tuple[MemberConnection, str]:
+    def by_uri(self, uri: str) -> tuple[Member, str]:
         """Return the server of a resource of the group, and its URI there.
 
         Raises:
@@ -135,20 +135,18 @@ class GroupLists:
         found = self._owner(uri, "resource")
         if found is not None:
             return found
-        example = (
-            next(iter(self.connections.values())).member.space.outer_uri("config://app") if self.connections else ""
-        )
+        example = next(iter(self.connections.values())).space.outer_uri("config://app") if self.connections else ""
         advice = f"; its resources have URIs like {example!r}" if example else ""
         raise LookupError(f"no server of the group has the resource {uri!r:.140}{advice}")
 
-    async def tool(self, name: str) -> tuple[MemberConnection, str]:
+    async def tool(self, name: str) -> tuple[Member, str]:
         """Return the server of a tool that may be called, and its name there.
 
         Raises:
             LookupError: no server has it, or it is filtered out.
         """
         connection, own = self.by_name(name, "tool")
-        own_allowed = connection.member.filter.allows_name(own)
+        own_allowed = connection.filter.allows_name(own)
         allowed = self.filter.allows_name(name)
         if own_allowed and allowed:
             return connection, own
@@ -158,7 +156,7 @@ class GroupLists:
                 return connection, own
         raise LookupError(f"the tool {name!r:.140} is left out of this group by its filters")
 
-    async def _find_listed(self, connection: MemberConnection, own: str) -> Tool | None:
+    async def _find_listed(self, connection: Member, own: str) -> Tool | None:
         listed = self._listed.get(connection, {})
         if own not in listed:
             listed = by_key(await connection.ask(read_tools), attrgetter("name"), {})
@@ -169,11 +167,11 @@ class GroupLists:
 
     async def _read(
         self, kind: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float
-    ) -> dict[MemberConnection, list[M]]:
+    ) -> dict[Member, list[M]]:
         """Return the lists of the servers that can be reached, in the order of the connections."""
-        listed: dict[MemberConnection, list[M]] = {connection: [] for connection in self.connections.values()}
+        listed: dict[Member, list[M]] = {connection: [] for connection in self.connections.values()}
 
-        async def read_one(connection: MemberConnection) -> None:
+        async def read_one(connection: Member) -> None:
             listed[connection] = await self._read_one(connection, kind, read, timeout)
 
         async with trio.open_nursery() as nursery:
@@ -184,7 +182,7 @@ class GroupLists:
         return listed
 
     async def _read_one(
-        self, connection: MemberConnection, kind: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float
+        self, connection: Member, kind: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float
     ) -> list[M]:
         async def read_offered(client: Client) -> list[M]:
             return await read(client) if declares(client.server_capabilities, kind) else []
@@ -198,21 +196,21 @@ class GroupLists:
             self._records.log("the %s of %s could not be listed: %s", kind, connection.whose, error)
             return []
 
-    def _owner(self, name: str, what: str) -> tuple[MemberConnection, str] | None:
+    def _owner(self, name: str, what: str) -> tuple[Member, str] | None:
         """Return the server that a name or URI of the group belongs to, and what that server calls it."""
         for connection in self._search:
-            space = connection.member.space
+            space = connection.space
             own = space.own_name(name) if MEMBERS[what] == "name" else space.own_uri(name)
             if own is not None:
                 return connection, own
         return None
 
-    def _placed(self, connection: MemberConnection, what: str, items: list[M]) -> list[tuple[M, str]]:
+    def _placed(self, connection: Member, what: str, items: list[M]) -> list[tuple[M, str]]:
         """Return the items of a list of a server that calls reach there, with their names or URIs in the group; log the others.
 
         A server must not pass its items off as those of another.
         """
-        space = connection.member.space
+        space = connection.space
         reasons: dict[str, str] = {}
         placed: list[tuple[M, str]] = []
         for own, item in by_key(items, attrgetter(MEMBERS[what]), reasons).items():
@@ -227,8 +225,8 @@ class GroupLists:
         self._left_out[connection].note(what, reasons)
         return placed
 
-    def _allows(self, connection: MemberConnection, tool: GroupTool) -> bool:
-        return connection.member.filter.allows(tool.tool) and self.filter.allows(tool.renamed)
+    def _allows(self, connection: Member, tool: GroupTool) -> bool:
+        return connection.filter.allows(tool.tool) and self.filter.allows(tool.renamed)
 
     def _warn_of_unmatched(self, filter: ToolFilter, names: Collection[str]) -> None:
         # Not an error: a server may have removed the tool since.
@@ -237,7 +235,7 @@ class GroupLists:
 
     def _advice(self, name: str) -> str:
         servers = [connection.name for connection in self.connections.values()]
-        prefixes = [f"{connection.member.space.prefix}_" for connection in self.connections.values()]
+        prefixes = [f"{connection.space.prefix}_" for connection in self.connections.values()]
         return nearest(name, prefixes) or f"its servers are {shown(servers)}"
 
 

@@ -116,12 +116,18 @@ def _made(server: AnyGroupServer) -> GroupServer:
 
 
 def members_of(
-    servers: Mapping[str, GroupServer], options: ConnectKeywords, for_server: ForServer | None
+    servers: Mapping[str, GroupServer],
+    options: ConnectKeywords,
+    for_server: ForServer | None,
+    open_timeout: float,
+    on_state: OnState,
+    on_change: OnChange,
 ) -> Iterator[Member]:
-    """Yield what a group knows of each of its servers.
+    """Yield a member of a group for each of its servers.
 
     Args:
         options: for all servers; what is said of one server wins.
+        open_timeout, on_state, on_change: see `Connection`.
 
     Raises:
         ConfigurationError: two servers have the same prefix.
@@ -131,7 +137,16 @@ def members_of(
     for name, server in servers.items():
         more: ConnectKeywords = {} if for_server is None else for_server(name)
         merged: ConnectKeywords = {**_for_server(options, server), **more, **server.options}
-        yield Member(name, spaces[name], ToolFilter(server.only, server.without), partial(_connect, server, merged))
+        yield Member(
+            name,
+            f"the server {name!r} of a group",
+            partial(_connect, server, merged),
+            open_timeout,
+            on_state,
+            on_change,
+            space=spaces[name],
+            filter=ToolFilter(server.only, server.without),
+        )
 
 
 def _for_server(options: ConnectKeywords, server: GroupServer) -> ConnectKeywords:
