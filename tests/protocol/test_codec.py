@@ -6,6 +6,8 @@ import json
 import math
 import re
 from collections.abc import Callable
+from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import example, given, strategies as st
@@ -577,3 +579,45 @@ def test_a_capability_of_a_client_may_be_a_flag(capabilities: JsonObject) -> Non
     }
     found = legacy.decode_request("initialize", params, sender=Side.CLIENT).wire()
     assert found["capabilities"] == {"sampling": {}}
+
+
+# forms, of whose schemas the bytes are kept
+
+FORM_METHOD = "elicitation/create"
+
+
+def form_with(message: str, schema: RequestedSchema, **members: Any) -> ElicitRequestFormParams:
+    return ElicitRequestFormParams(mode="form", message=message, requested_schema=schema, **members)
+
+
+def new_schema() -> RequestedSchema:
+    value = {"type": "integer", "title": '"message":"what"'}
+    return RequestedSchema.model_validate({"type": "object", "properties": {"value": value}, "required": ["value"]})
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", "2026-07-28"])
+@given(st.lists(st.text() | st.sampled_from(["NaN", "Infinity", "\ud800", "9" * 400, '"message":""']), min_size=2))
+def test_a_form_whose_schema_was_sent_before_has_the_same_bytes(version: str, messages: list[str]) -> None:
+    codec, schema = codec_for(version), new_schema()
+    encode = codec.encode_question if version == "2026-07-28" else codec.encode_request
+    for message in messages:
+        assert result_of(encode, form_with(message, schema)) == result_of(encode, form_with(message, new_schema()))
+        more = {"meta": {"k": 1}}
+        assert result_of(encode, form_with(message, schema, **more)) == result_of(
+            encode, form_with(message, new_schema(), **more)
+        )
+
+
+def result_of(encode: Callable[[str, Model], object], params: Model) -> object:
+    try:
+        return encode(FORM_METHOD, params)
+    except LocalProtocolError as error:
+        return str(error)
+
+
+def test_the_bytes_of_a_schema_do_not_keep_it() -> None:
+    schema = new_schema()
+    gone = ref(schema)
+    codec_for("2025-11-25").encode_request(FORM_METHOD, form_with("Which?", schema))
+    del schema
+    assert gone() is None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from functools import partial
+from typing import Final, TypeGuard
+from weakref import ref
 
 from pydantic.alias_generators import to_snake
 from pydantic_core import to_json
 
 from ... import types
+from ...base.named_tuples import NamedTuple
 from ...base.values import make_tuple
 from ...errors import LocalProtocolError
 from ...types import (
@@ -49,7 +52,7 @@ class Writer:
         LocalProtocolError: by every method, for what this revision or JSON itself cannot say.
     """
 
-    __slots__ = ("_modern", "_requests", "_rounds", "name", "revision")
+    __slots__ = ("_forms", "_modern", "_requests", "_rounds", "name", "revision")
 
     def __init__(self, revision: Revision) -> None:
         self.revision = revision
@@ -57,6 +60,8 @@ class Writer:
         self.name = revision.name
         self._requests = revision.requests
         self._modern = revision.era is Era.MODERN
+        self._forms: dict[int, FormTemplate] = {}
+        """By the identity of the schema, for as long as that exists."""
         # An interim result may answer these requests: their params have room for the answers (M-MRTR-1s).
         self._rounds = frozenset(name for name, known in revision.requests.items() if known.asks)
 
@@ -73,7 +78,8 @@ class Writer:
         """The params of a request, as this revision writes them."""
         if type(params) is UnknownParams:
             return self.encode(params, UnknownParams, "params")
-        return self.encode(params, _params_kind(params, self._known(self.revision.requests, method)), "params")
+        kind = _params_kind(params, self._known(self.revision.requests, method))
+        return self._encode_form(params, kind) if is_bare_form(params) else self.encode(params, kind, "params")
 
     def encode_notification(self, method: str, params: Model) -> Encoded:
         """The params of a notification, as this revision writes them."""
@@ -144,7 +150,26 @@ class Writer:
 
     def encode_question(self, method: str, params: Model) -> bytes:
         """The params of a question in an interim result, as this revision writes them."""
-        return self.encode(params, _params_kind(params, self._input(method)), "params").raw
+        kind = _params_kind(params, self._input(method))
+        return (self._encode_form(params, kind) if is_bare_form(params) else self.encode(params, kind, "params")).raw
+
+    def _encode_form(self, params: types.ElicitRequestFormParams, kind: type[Model]) -> Encoded:
+        """The params of a form; only its message is encoded, if its schema was encoded before."""
+        schema = params.requested_schema
+        template = self._forms.get(id(schema))
+        try:
+            text = to_json(params.message)
+        except ValueError:
+            text = b"NaN"
+        if not is_sendable(text):  # encoded, or refused, on the general way
+            return self.encode(params, kind, "params")
+        if template is None:
+            encoded = self.encode(params, kind, "params")
+            before, _, after = encoded.raw.partition(_MESSAGE + text)
+            forget = partial(_forget, self._forms, id(schema))
+            self._forms[id(schema)] = FormTemplate(ref(schema, forget), before + _MESSAGE, after)
+            return encoded
+        return make_tuple(Encoded, (b"".join((template.before, text, template.after)),))
 
     def _signed(self, result: Model, kind: type[Model], identity: Encoded | None) -> Encoded:
         """With the members that every modern result has, and with the server's name."""
@@ -199,6 +224,29 @@ class Writer:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.revision.name}>"
+
+
+class FormTemplate(NamedTuple):
+    """The params of a form without their message."""
+
+    schema: ref[Model]
+    before: bytes
+    after: bytes
+
+
+_MESSAGE: Final = b'"message":'
+
+
+def _forget(forms: dict[int, FormTemplate], schema: int, _ref: ref[Model]) -> None:
+    forms.pop(schema, None)
+
+
+def is_bare_form(params: Model) -> TypeGuard[types.ElicitRequestFormParams]:
+    """Return whether these are the params of a form with a mode, a message, a schema and nothing else."""
+    # By its name: the type is loaded with the first question.
+    if type(params).__name__ != "ElicitRequestFormParams" or type(params) is not types.ElicitRequestFormParams:
+        return False
+    return params.mode == "form" and params.meta is None and params.task is None and not params.__pydantic_extra__
 
 
 def _result_type(method: Method) -> type[Model]:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ... import types
 from ...base.regular_files import MAX_CONFIGURATION, read_regular
@@ -80,6 +80,16 @@ class ExpiredRequestState(InvalidRequestState):
     def __init__(self, claims: Claims) -> None:
         super().__init__("expired")
         self.claims = claims
+
+
+def claims_in(plain: bytes) -> Claims:
+    """Return the claims that a server has sealed. Raises `ValueError` or `RecursionError` if they are none."""
+    # Not by `strict_json`: only a server with one of these keys can have written it.
+    try:
+        return Claims.model_validate_json(plain)
+    except ValidationError:
+        # pydantic_core reads fewer levels than it writes.
+        return Claims.model_validate(json.loads(plain))
 
 
 def digest(name_or_uri: str, arguments: JsonObject) -> str:
@@ -372,8 +382,7 @@ class Sealer:
             InvalidRequestState: it is not of this server, always with the same text.
         """
         try:
-            # The plain decoder will do: only a server with one of these keys can have written what is inside.
-            claims = Claims.model_validate(json.loads(self._decrypt(state)))
+            claims = claims_in(self._decrypt(state))
         except (ValueError, RecursionError):
             raise InvalidRequestState("no claims inside") from None
         if claims.audience != self._audience:
