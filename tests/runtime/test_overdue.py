@@ -147,6 +147,31 @@ async def test_a_parked_actor_that_ignores_its_expiry_is_given_up(autojump_clock
         assert counted(supervisor) == (0, 0, 1)
 
 
+async def test_an_actor_that_is_cancelled_when_its_parking_is_nearly_over_has_its_whole_grace_period(
+    autojump_clock: MockClock,
+) -> None:
+    ended = Ended()
+    async with open_supervisor(Limits(park_ttl=60), grace=GRACE) as supervisor:
+        actor = supervisor.start(deaf, ended)
+        supervisor.park(actor)
+        await trio.sleep(59)
+        actor.cancel(CancelReason.CLIENT)
+        assert await ended.first() == (59 + GRACE, Cancelled(CancelReason.CLIENT))
+
+
+@pytest.mark.parametrize(
+    ("deadline", "reason", "at"), [(50, CancelReason.DEADLINE, 50), (61, CancelReason.EXPIRED, 60)]
+)
+async def test_the_earlier_of_its_deadline_and_the_end_of_its_parking_cancels_an_actor(
+    autojump_clock: MockClock, deadline: float, reason: CancelReason, at: float
+) -> None:
+    ended = Ended()
+    async with open_supervisor(Limits(park_ttl=60), grace=GRACE) as supervisor:
+        actor = supervisor.start(deaf, ended, deadline=deadline)
+        supervisor.park(actor)
+        assert await ended.first() == (at + GRACE, Cancelled(reason))
+
+
 async def test_a_resumed_actor_is_not_overdue_when_its_parking_would_have_been(autojump_clock: MockClock) -> None:
     ended = Ended()
     async with open_supervisor(Limits(park_ttl=60), grace=GRACE) as supervisor:

@@ -245,9 +245,8 @@ class Actor:
         """Why it was cancelled, by its owner or by its deadline; None if it was not cancelled."""
         if self.cancel_reason is not None or not self.scope.cancel_called:
             return self.cancel_reason
-        # Trio does not say which deadline has cancelled the scope, but only `park` sets one before that of the whole call.
-        parked = self.state is ActorState.PARKED and self.scope.deadline < self.deadline
-        return CancelReason.EXPIRED if parked else CancelReason.DEADLINE
+        # `cancel`, which everything else calls, keeps the reason.
+        return CancelReason.DEADLINE
 
     @property
     def cancellation(self) -> Cancellation | None:

@@ -2,7 +2,8 @@
 
 A cancel is a request: a body may shield itself from it, or swallow it, without limit. So each actor that was cancelled, or has a
 deadline, has a *cleanup deadline*: the time of the cancel, or the deadline, plus a grace period. When it passes, the actor is
-stuck. An actor without a deadline that is never cancelled has no entry here.
+stuck. The time for which an actor may be parked is watched here too: to move the deadline of a scope costs more than the rest
+of parking. An actor that is not parked, has no deadline and is never cancelled has no entry here.
 
 One task waits for the earliest of all, and is started with the first. A timer for each actor would cost a task or a scope for
 each call, and nearly every call ends long before.
@@ -30,7 +31,7 @@ from itertools import count
 import trio
 
 from ..base.named_tuples import NamedTuple
-from .actor import Actor
+from .actor import Actor, CancelReason
 
 TURNS = 10
 """Turns of the event loop that the clean-up of an actor has at least, however long they take."""
@@ -42,6 +43,8 @@ class CleanupDeadline(NamedTuple):
     when: float
     serial: int
     name: str
+    expires: bool
+    """The actor is parked, and is cancelled at this time."""
 
 
 class CleanupDeadlines:
@@ -89,17 +92,25 @@ class CleanupDeadlines:
         """Let the grace period of an actor start at `deadline`, on Trio's clock (seconds), instead of before; `inf` for never."""
         self._set(actor, deadline + self._grace)
 
+    def expect_return(self, actor: Actor, seconds: float) -> None:
+        """Cancel a parked actor as expired after this time, unless its deadline is before; `expect_end` takes that back."""
+        until = trio.current_time() + seconds
+        if until < actor.deadline:
+            self._set(actor, until + self._grace, until)
+
     def drop(self, actor: Actor) -> None:
         """Forget an actor: it has ended, or is stuck already."""
         self._set(actor, math.inf)
 
-    def _set(self, actor: Actor, when: float) -> None:
+    def _set(self, actor: Actor, when: float, until: float | None = None) -> None:
         if actor.overdue_at == when:
             return
         actor.overdue_at = when
         self._current.pop(actor.name, None)
         if when != math.inf:
-            entry = self._current[actor.name] = CleanupDeadline(when, next(self._serial), actor.name)
+            expires = until is not None
+            entry = CleanupDeadline(when if until is None else until, next(self._serial), actor.name, expires)
+            self._current[actor.name] = entry
             heappush(self._entries, entry)
             if not self._started:
                 self._started = True
@@ -143,7 +154,11 @@ class CleanupDeadlines:
                 del self._current[entry.name]
                 actor = self._actors[entry.name]
                 actor.overdue_at = math.inf
-                self._on_overdue(actor)
+                if entry.expires:
+                    # Its grace period begins, which is another entry.
+                    actor.cancel(actor.reason or CancelReason.EXPIRED)
+                else:
+                    self._on_overdue(actor)
         self._scope.deadline = self._earliest
 
     @property

@@ -56,12 +56,15 @@ def cancel_leftover_nurseries(actor: Actor) -> None:
 #
 #   event                state after   scope.deadline               overdue_at                 counters
 #   start                RUNNING       deadline                     deadline + grace           actors +1
-#   park                 PARKED        min(deadline, now + ttl)     scope.deadline + grace     parked +1
+#   park                 PARKED        same                         min(same, until + grace)   parked +1
+#   `until` passes       same          same                         min(same, now + grace)     -
 #   resume               RUNNING       deadline                     deadline + grace           parked -1
 #   cancel               same          same                         min(same, now + grace)     -
 #   the body ends        DONE          -                            inf                        actors -1, parked -1 if it was
 #   overdue_at passes    STUCK         -                            inf                        stuck +1, parked -1 if it was
 #   a stuck body ends    DONE          -                            inf                        actors -1, stuck -1
+#
+# `until` is the time of the park plus the ttl, if that is before the deadline; the actor is cancelled then.
 #
 # A stuck actor stays in `actors`: it still uses memory and perhaps a thread, so it must count against the limit. Draining does
 # not wait for it, because its caller has been answered.
@@ -69,7 +72,7 @@ def cancel_leftover_nurseries(actor: Actor) -> None:
 # Example: a call with a deadline of 60 s, grace 5 s, `park_ttl` 600 s, that asks a question and is then cancelled.
 #
 #   t = 0    start      RUNNING   scope 60   overdue 65
-#   t = 1    park       PARKED    scope 60   overdue 65    (601 would be later than its own deadline)
+#   t = 1    park       PARKED    scope 60   overdue 65    (until 601 would be later than its own deadline)
 #   t = 9    resume     RUNNING   scope 60   overdue 65
 #   t = 10   cancel     RUNNING   scope 60   overdue 15    the body gets `trio.Cancelled`, and unwinds
 #   t = 11   body ends  DONE                               on_done(Cancelled(CLIENT))
@@ -176,8 +179,8 @@ class Supervisor:
             actor.place.leave()
         actor.state = ActorState.PARKED
         wait = self.limits.park_ttl if seconds is None else seconds
-        actor.scope.deadline = min(actor.deadline, trio.current_time() + wait)
-        self._deadlines.expect_end(actor, actor.scope.deadline)
+        # Its scope is left alone: to move a deadline of Trio's costs more than all of this.
+        self._deadlines.expect_return(actor, wait)
         # While draining, the next request of its caller may not come here, so it cannot go on.
         if self._draining and not self._keeps_parked:
             actor.cancel(CancelReason.SHUTDOWN)
@@ -186,7 +189,6 @@ class Supervisor:
         """Let a parked actor run again: the next request of its caller has arrived."""
         self._unpark(actor)
         actor.state = ActorState.RUNNING
-        actor.scope.deadline = actor.deadline
         self._deadlines.expect_end(actor, actor.deadline)
         if self.watchdog.asleep:
             self.watchdog.wake()
@@ -358,7 +360,7 @@ class Supervisor:
             OwnText("" if actor.task is None else runtime.stacks.stacks(actor.task)),
         )
         self._unpark(actor)
-        # Kept, because `reason` is derived from the deadline of its state, and the state changes now.
+        # Kept where the deadline of its scope has cancelled it.
         actor.cancel_reason = reason
         actor.retire(ActorState.STUCK)
         actor.on_cancel = None
