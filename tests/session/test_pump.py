@@ -13,7 +13,7 @@ from talk import offering
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import Request
-from trio_mcp.runtime import CancelReason
+from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.server import Context, Server
 from trio_mcp.session import Envelope, MessageChannel
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
@@ -221,3 +221,27 @@ async def test_messages_that_are_ready_together_are_written_together(server: Ser
         await server.serve_channel(channel)
     assert sum(channel.writes) == 10
     assert len(channel.writes) < 10
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_what_a_call_drew_stays_counted_for_the_only_client_of_a_process_until_it_has_gone(
+    is_alone: bool,
+) -> None:
+    async def echo(text: str) -> str:
+        return text
+
+    budget = MemoryBudget(64 * 1024 * 1024)
+    ours, theirs = memory_pair(64)
+    theirs.one_client = is_alone
+    served = Served(ours)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(served.serve, offering(echo, memory=budget), theirs)
+        await served.initialize()
+        await wait_all_tasks_blocked()
+        before = budget.statistics().drawn
+        await served.result(await served.call("echo", {"text": "hi"}))
+        await wait_all_tasks_blocked()
+        assert (budget.statistics().drawn > before) is is_alone
+        await served.close()
+        await served.ended()
+    assert budget.statistics().drawn == 0

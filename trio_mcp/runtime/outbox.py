@@ -173,7 +173,7 @@ class Outbox(Generic[T]):
         account = self.account
         if account is None:
             return
-        if account.drawn:
+        if account.drawn or account.most_kept:
             account.close()
         else:
             # As in `close`; hardly any outbox has drawn something.
