@@ -21,7 +21,7 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp import Audio, Client, File, Image, Server, ToolResult
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.server.values.media import MAX_FILE, FileToRead, media_block
-from trio_mcp.server.values.results import return_spec
+from trio_mcp.server.values.text_results import return_spec
 from trio_mcp.session import Service
 from trio_mcp.types import (
     Annotations,

@@ -15,8 +15,8 @@ from talk import Json
 from typing_extensions import TypedDict
 
 from trio_mcp import Mirrored, Server
-from trio_mcp.server.values.results import return_spec
 from trio_mcp.server.values.schemas import MAX_INLINED, encoded_size, inlined, is_open
+from trio_mcp.server.values.text_results import return_spec
 
 LOGGER = "trio_mcp.tool"
 

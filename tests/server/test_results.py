@@ -18,7 +18,7 @@ from talk import Json
 from typing_extensions import TypedDict
 
 from trio_mcp.server import ToolResult
-from trio_mcp.server.values.results import return_spec
+from trio_mcp.server.values.text_results import return_spec
 from trio_mcp.types import ImageContent, ResourceLink, TextContent
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 from .. import runtime, types
 from ..base.checks import check_names, check_sequence
 from ..base.named_tuples import NamedTuple
-from ..types import TextContent
 from .options import check_count, check_timeout
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def is_text_only(message: types.SamplingMessage) -> bool:
     """Return whether a message holds nothing but a text, which cannot be changed."""
     block = message.content
     return (
-        isinstance(block, TextContent)
+        isinstance(block, types.TextContent)
         and block.annotations is None
         and block.meta is message.meta is None
         and not block.model_extra

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         BlobResourceContents as BlobResourceContents,
         ContentBlock as ContentBlock,
         EmbeddedResource as EmbeddedResource,
-        Icon as Icon,
         ImageContent as ImageContent,
         Resource as Resource,
         ResourceContents as ResourceContents,
@@ -103,6 +102,7 @@ if TYPE_CHECKING:
         LoggingLevel as LoggingLevel,
         ProgressNotificationParams as ProgressNotificationParams,
     )
+    from .offered import Icon as Icon
     from .prompts import (
         GetPromptRequestParams as GetPromptRequestParams,
         GetPromptResult as GetPromptResult,
@@ -182,7 +182,7 @@ else:
                 "PromptReference Reference ResourceTemplateReference"
             ),
             "content": (
-                "Annotations AudioContent BlobResourceContents ContentBlock EmbeddedResource Icon ImageContent "
+                "Annotations AudioContent BlobResourceContents ContentBlock EmbeddedResource ImageContent "
                 "Resource ResourceContents ResourceLink Role SamplingContentBlock TextContent TextResourceContents "
                 "ToolResultContent ToolUseContent UnknownContent"
             ),
@@ -200,6 +200,7 @@ else:
                 "ResourceRequestParams Result TaskMetadata"
             ),
             "notifications": ("LOGGING_LEVELS CancelledNotificationParams LoggingLevel ProgressNotificationParams"),
+            "offered": "Icon",
             "prompts": ("GetPromptRequestParams GetPromptResult ListPromptsResult Prompt PromptArgument PromptMessage"),
             "resources": (
                 "ListResourceTemplatesResult ListResourcesResult ReadResourceRequestParams ReadResourceResult "
@@ -222,5 +223,5 @@ else:
             ),
             "tools": ("CallToolRequestParams CallToolResult ListToolsResult Tool ToolAnnotations ToolExecution"),
         },
-        in_calls="completion elicitation prompts resources roots rounds sampling tasks",
+        in_calls="completion content elicitation prompts resources roots rounds sampling tasks",
     )

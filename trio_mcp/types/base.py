@@ -16,6 +16,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator
 
+from .. import types
+
 # Validation that stops at the first wrong item of a container.
 #
 # Pydantic goes through a whole list or dict and makes an error for each wrong item. A peer could send a million of them, and
@@ -77,6 +79,16 @@ def _member(key: str, value: object) -> object:
     if key in BY_NAME and isinstance(value, dict):
         return {name: _fail_fast(schema) for name, schema in value.items()}
     return _fail_fast(value)
+
+
+class LateType:
+    """Stands for a type of `trio_mcp.types` in an annotation; it is loaded with the first validator that needs it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get_pydantic_core_schema__(self, _source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(getattr(types, self._name))
 
 
 if TYPE_CHECKING:

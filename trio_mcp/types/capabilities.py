@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Annotated, cast
 
 from .base import MAX_RECEIVED, JsonObject, JsonValue, Model, at_most
-from .content import Icon
 from .messages import CacheableResult, RequestParams, Result
+from .offered import Icon
 
 
 class _ListCapability(Model):

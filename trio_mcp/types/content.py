@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from .base import Fraction, Integer, JsonObject, JsonValue, MetaModel, Model, NullableModel
+from .offered import Offered
 
 Role: TypeAlias = Literal["user", "assistant"]
 
@@ -16,24 +17,6 @@ class Annotations(Model):
     audience: list[Role] | None = None
     priority: Fraction | None = None
     last_modified: str | None = None
-
-
-class Icon(Model):
-    """An image to show beside a name; `src` is an https or data URI."""
-
-    src: str
-    mime_type: str | None = None
-    sizes: list[str] | None = None
-    theme: Literal["light", "dark"] | None = None
-
-
-class Offered(MetaModel):
-    """The members that tools, prompts, resources and resource templates share."""
-
-    name: str
-    title: str | None = None
-    description: str | None = None
-    icons: list[Icon] | None = None
 
 
 class _Block(MetaModel):

@@ -5,8 +5,9 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from .base import Model
-from .content import ContentBlock, Offered, Role, no_text
+from .content import ContentBlock, Role, no_text
 from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
+from .offered import Offered
 
 
 class PromptArgument(Model):

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Never
 
-from .content import Annotations, BlobResourceContents, Offered, Resource, TextResourceContents
+from .content import Annotations, BlobResourceContents, Resource, TextResourceContents
 from .messages import CacheableResult, NotificationParams, PaginatedResult, RequestParams, ResourceRequestParams
+from .offered import Offered
 
 
 class ResourceTemplate(Offered):

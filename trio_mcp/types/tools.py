@@ -5,10 +5,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Never, Self
 from pydantic import BeforeValidator
 from pydantic_core import from_json
 
+from .. import types
 from ..errors import ToolFailed
-from .base import JsonObject, JsonValue, Model
-from .content import ContentBlock, Offered, TextContent
+from .base import JsonObject, JsonValue, LateType, Model
 from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result, TaskMetadata
+from .offered import Offered
+
+if TYPE_CHECKING:
+    from .content import ContentBlock
+else:
+    # Most calls return a text, which is sent without a model: their server needs no models of blocks.
+    ContentBlock = Annotated[object, LateType("ContentBlock")]
 
 
 class ToolAnnotations(Model):
@@ -69,7 +76,7 @@ class CallToolResult(Result):
     @property
     def text(self) -> str:
         """All text blocks, joined."""
-        return "".join(block.text for block in self.content if isinstance(block, TextContent))
+        return "".join(block.text for block in self.content if isinstance(block, types.TextContent))
 
     @property
     def data(self) -> JsonValue:
@@ -83,7 +90,7 @@ class CallToolResult(Result):
         """
         content = self.check().structured_content
         if "structured_content" not in self.model_fields_set:
-            return self.text if any(isinstance(block, TextContent) for block in self.content) else None
+            return self.text if any(isinstance(block, types.TextContent) for block in self.content) else None
         if isinstance(content, dict) and len(content) == 1 and "result" in content and not self._shows(content):
             return content["result"]
         return content

@@ -22,7 +22,6 @@ from ...types import (
     JsonValue,
     Model,
     RequestParams,
-    TextContent,
     declares,
 )
 from ...types.base import MetaModel
@@ -214,7 +213,7 @@ def _failure_text(outcome: TaskOutcome) -> str:
     if isinstance(outcome, ErrorDetail):
         text = outcome.message
     elif isinstance(outcome, CallToolResult):
-        text = next((block.text for block in outcome.content if isinstance(block, TextContent)), "")
+        text = next((block.text for block in outcome.content if isinstance(block, types.TextContent)), "")
     return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
 
 

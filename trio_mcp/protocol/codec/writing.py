@@ -22,7 +22,6 @@ from ...types import (
     ListToolsResult,
     Model,
     Result,
-    TextContent,
 )
 from ...types.base import MetaModel
 from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
@@ -98,7 +97,7 @@ class Writer:
             try:
                 return self._text_result(to_json(result), identity)
             except ValueError:  # raised again on the general way, with the member at fault
-                result = CallToolResult(content=[TextContent(text=result)])
+                result = CallToolResult(content=[types.TextContent(text=result)])
         known = self._requests.get(method)
         if type(result) is UnknownResult:
             return (
@@ -288,7 +287,7 @@ def _is_plain(model: Model, form: Shape | None) -> bool:
             # Bare text, and perhaps an object, is the same in every revision that has the member.
             if structured and ("structuredContent" in form.lacks or not isinstance(model.structured_content, dict)):
                 return False
-            return all(type(block) is TextContent and block.model_fields_set <= _PLAIN_TEXT for block in content)
+            return all(type(block) is types.TextContent and block.model_fields_set <= _PLAIN_TEXT for block in content)
         case ListToolsResult(tools=tools):
             # Modern listings only lose `execution`, which is hardly ever set.
             rewritten = any(child.rewrites or child.lacks != ("execution",) for _, child in form.children)
@@ -311,7 +310,7 @@ def _bare_text(result: CallToolResult) -> bytes | None:
     if len(content) != 1 or result.__pydantic_fields_set__ != _CONTENT_ALONE:
         return None
     block = content[0]
-    if type(block) is not TextContent or not block.__pydantic_fields_set__ <= _PLAIN_TEXT:
+    if type(block) is not types.TextContent or not block.__pydantic_fields_set__ <= _PLAIN_TEXT:
         return None
     return _json_text(block.text) if type(block.text) is str else None
 

@@ -16,7 +16,7 @@ from ...types import Model
 from ..catalog import Catalog
 from ..handler import Function, Handler, make_handler
 from ..values.callables import callable_name
-from ..values.content import ReturnError, value_label
+from ..values.return_errors import ReturnError, value_label
 from ..values.signature import parameters_of
 
 if TYPE_CHECKING:

@@ -42,8 +42,9 @@ from ..options import (
     resume_mode,
 )
 from ..values.callables import callable_name
-from ..values.content import Block, ReturnError, convert_or_read, sound_block, to_json_text, value_label
+from ..values.content import Block, convert_or_read, sound_block, to_json_text
 from ..values.media import Media, media_block
+from ..values.return_errors import ReturnError, value_label
 from ..values.signature import Arguments, parameters_of, signature_arguments
 
 MAX_LOOKED_AT: Final = 500

@@ -32,10 +32,11 @@ from ..catalog import Catalog, NumberedItem
 from ..context import Context
 from ..tool_options import check_tool_name
 from ..values.parameters_model import parameters_model
-from ..values.results import ToolResult, error_result
+from ..values.results import ToolResult
 from ..values.schema_checks import error_summary
 from ..values.schemas import PlainSchema
 from ..values.signature import ArgumentsModel
+from ..values.text_results import error_result
 from .search_index import SearchIndex
 from .task_calls import listed_execution
 from .tool import Tool, check_retry, make_tool, uncallable_tools

@@ -57,9 +57,9 @@ from ..tool_options import (
     tool_hints,
 )
 from ..values.callables import callable_name
-from ..values.results import PLAIN_TEXT, TEXT, Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from ..values.schema_checks import DeferredCheck
 from ..values.signature import Arguments, schema_arguments, signature_arguments
+from ..values.text_results import PLAIN_TEXT, TEXT, Converter, ReturnSpec, error_result, return_spec
 from .task_calls import as_task, check_task, listed_execution
 
 if TYPE_CHECKING:
@@ -417,7 +417,7 @@ def listed_output(returned: ReturnSpec, options: ToolKeywords) -> JsonObject | N
 def tool_return_spec(function: Function, returns: object, schema: JsonObject | None) -> ReturnSpec:
     """Return what the schema, or else the return annotation, declares. The errors name the function."""
     if schema is not None:
-        return schema_return_spec(schema, callable_name(function))
+        return server.values.results.schema_return_spec(schema, callable_name(function))
     try:
         return return_spec(returns)
     except TypeError as error:

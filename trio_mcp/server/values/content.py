@@ -10,7 +10,7 @@ Blocks stay blocks, wherever they are: in a list beside text and data, or as mem
 from __future__ import annotations
 
 from binascii import a2b_base64
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
@@ -19,7 +19,6 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from ...base.named_tuples import NamedTuple
-from ...errors import LocalProtocolError
 from ...protocol.shown_text import dump_shown
 from ...runtime import ThreadLimiter
 from ...types import (
@@ -33,13 +32,13 @@ from ...types import (
     TextContent,
 )
 from .media import FileToRead, Media, may_read, media_block
+from .return_errors import NOT_JSON, ReturnError, check_not_coroutine
 from .schema_checks import DeferredCheck
 
 T = TypeVar("T")
 
 Block: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
 
-NOT_JSON = "the returned value cannot be serialized to JSON"
 USE_MEDIA = "return Image(data=...), Audio(data=...) or File(data=..., name=...)"
 
 BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, Media)
@@ -51,10 +50,6 @@ MAX_DEPTH: Final = 255
 
 SIGNS: Final = ('"type":"text"', '"type":"image"', '"type":"audio"', '"type":"resource"', '"type":"resource_link"')
 """What the JSON text of a block holds. Looking for it costs next to nothing; looking through the value for blocks does not."""
-
-
-class ReturnError(LocalProtocolError, TypeError):
-    """A handler returned what it does not declare, or what cannot be sent; the text is safe to show."""
 
 
 class Apart(NamedTuple):
@@ -263,20 +258,8 @@ def as_json(value: object, *, by_alias: bool = True) -> JsonValue:
     return content
 
 
-def check_not_coroutine(value: object) -> None:
-    """Raise `ReturnError` if the value is a coroutine: an `await` is missing, which pydantic's own error does not say."""
-    if isinstance(value, Coroutine):
-        name = getattr(value, "__name__", "a coroutine")
-        raise ReturnError(f"{NOT_JSON}: {name}() was not awaited") from None
-
-
 def json_text(value: JsonValue) -> str:
     try:
         return dump_shown(value, "result", kept=frozenset()).decode()
     except ValueError as error:
         raise ReturnError(f"{NOT_JSON}: {error}") from None
-
-
-def value_label(value: object) -> str:
-    """Return the type of a value for an error that a peer reads; its content may be secret."""
-    return "None" if value is None else f"a value of the type {type(value).__name__}"

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import is_dataclass
 from functools import partial
-from typing import Annotated, Final, TypeAlias, TypeVar, cast, get_args, get_origin, is_typeddict
+from typing import Annotated, TypeVar, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -26,35 +26,29 @@ from pydantic_core import PydanticSerializationError, SchemaError, core_schema
 from typing_extensions import TypeAliasType
 
 from ... import types as mcp_types
-from ...base.named_tuples import NamedTuple
 from ...protocol.schema.json_schema import Schema
 from ...types import CallToolResult, ContentBlock, JsonObject, JsonValue, Result, TextContent
 from .content import (
-    NOT_JSON,
     USE_MEDIA,
     Block,
-    ReturnError,
     as_json,
-    check_not_coroutine,
     content_of,
     json_text,
     reading_files,
     sound_block,
     take_apart,
-    value_label,
 )
 from .media import Media
+from .return_errors import NOT_JSON, ReturnError, check_not_coroutine
 from .schema_checks import checked, error_summary
 from .schemas import PlainSchema, UnknownReference, inlined, is_open
 from .signature import unknown_pattern, unsupported_type
+from .text_results import MISMATCH, ReturnSpec, is_interim
 
 T = TypeVar("T")
 
 ASK_INSTEAD = "a tool asks with ctx.elicit, ctx.sample or ctx.roots; it does not return an InputRequiredResult"
-MISMATCH = "the tool returned something else than it declares"
 STRUCTURE_MISMATCH = "the structured content does not match what the tool declares"
-
-Converter: TypeAlias = Callable[[object], CallToolResult]
 
 
 class ToolResult(CallToolResult):
@@ -64,13 +58,6 @@ class ToolResult(CallToolResult):
     """
 
     content: list[ContentBlock] = Field(default_factory=list[ContentBlock])
-
-
-class ReturnSpec(NamedTuple):
-    """The output schema of a tool, or None, and how to convert a value to a result that matches it."""
-
-    schema: JsonObject | None
-    convert: Converter
 
 
 class ReturnModel(RootModel[T]):
@@ -105,7 +92,7 @@ BLOCK_IN_STRUCTURE = (
 
 
 def return_spec(annotation: object) -> ReturnSpec:
-    """Return the output schema and the conversion for a return annotation.
+    """Return the output schema and the conversion for a return annotation that is neither text nor None.
 
     Raises:
         TypeError: the annotation is an interim result, which only the session makes, or a type that JSON cannot represent.
@@ -115,10 +102,6 @@ def return_spec(annotation: object) -> ReturnSpec:
         raise TypeError(ASK_INSTEAD)
     if any(issubclass(part, bytes | bytearray | memoryview) for part in parts):
         raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and JSON has no bytes; {USE_MEDIA}")
-    if annotation is str:
-        return ReturnSpec(None, TEXT)
-    if annotation in (None, types.NoneType):
-        return ReturnSpec(None, partial(text_result, types.NoneType))
     if annotation in (inspect.Signature.empty, object):
         return ReturnSpec(None, reading_files(content_result))
     if any(issubclass(part, Block | Media | CallToolResult) for part in parts):
@@ -171,41 +154,6 @@ def schema_return_spec(schema: JsonObject, name: str) -> ReturnSpec:
     return ReturnSpec(schema, reading_files(partial(schema_checked_result, declared)))
 
 
-def error_result(text: str, meta: JsonObject | None = None) -> CallToolResult:
-    """Return a result that tells the model about an error, and programs what is in `meta`."""
-    return CallToolResult(content=[TextContent(text=text)], is_error=True, meta=meta)
-
-
-def text_result(declared: type, value: object) -> CallToolResult:
-    """Return the result for a value that is declared to be text, or None.
-
-    Raises:
-        ReturnError: it is something else, which is a bug of the tool.
-    """
-    if type(value) is str and declared is str:
-        # One validation for both models, and no `__init__` of either.
-        members = {"content": [{"type": "text", "text": value}]}
-        result: CallToolResult = CallToolResult.__pydantic_validator__.validate_python(members)
-        return result
-    if not isinstance(value, (declared, CallToolResult)) and not is_interim(value):
-        check_not_coroutine(value)
-        expected = "None" if declared is types.NoneType else declared.__name__
-        raise ReturnError(f"{MISMATCH}: {value_label(value)}, not {expected}")
-    return content_result(value)
-
-
-TEXT: Final[Converter] = partial(text_result, str)
-
-
-def plain_text_result(value: object) -> CallToolResult | str:
-    """Return a text as it is, for the encoder, and the result for another value. Raises as `text_result` does."""
-    return value if type(value) is str else text_result(str, value)
-
-
-PLAIN_TEXT: Final = cast("Converter", plain_text_result)
-"""Takes the place of `TEXT` where nothing looks at the result."""
-
-
 def content_result(value: object) -> CallToolResult:
     """Return the result for a value without a declared structure."""
     match value:
@@ -215,11 +163,6 @@ def content_result(value: object) -> CallToolResult:
             raise ReturnError(ASK_INSTEAD)
         case _:
             return CallToolResult(content=content_of(value))
-
-
-def is_interim(value: object) -> bool:
-    # In this order, because the type of an interim result is loaded with those of all questions.
-    return isinstance(value, Result) and isinstance(value, mcp_types.InputRequiredResult)
 
 
 def blocks_result(value: object) -> CallToolResult:
