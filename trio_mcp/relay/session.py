@@ -311,8 +311,8 @@ class RelaySession(ServerSession):
         Args:
             channel: that to a server of the other era, whose client opens a lost session again by itself.
         """
-        last_id = 0
-        while True:
+        last_id, mode = 0, ""
+        while not mode:
             first = await self._first_request(watched)
             forwarding = self._new_forwarding(first, watched)
             try:
@@ -325,7 +325,6 @@ class RelaySession(ServerSession):
                     self._reject_first(ErrorDetail(METHOD_NOT_FOUND, f"Method not found: {first.method}"))
                 else:
                     mode = other.mode
-                    break
             else:
                 async with self._passing(link, forwarding, first) as session:
                     yield session
@@ -334,7 +333,7 @@ class RelaySession(ServerSession):
         watched.use(channel)
         opened = open_translation(
             watched,
-            last_id + IDS,
+            last_id,
             mode,
             self._answers,
             self._caller,
