@@ -312,7 +312,7 @@ class RelaySession(ServerSession):
             channel: that to a server of the other era, whose client opens a lost session again by itself.
         """
         last_id, mode = 0, ""
-        while not mode:
+        while True:
             first = await self._first_request(watched)
             forwarding = self._new_forwarding(first, watched)
             try:
@@ -330,6 +330,8 @@ class RelaySession(ServerSession):
                     yield session
                 return
             last_id += IDS
+            if mode:
+                break
         watched.use(channel)
         opened = open_translation(
             watched,
