@@ -807,6 +807,22 @@ async def test_a_code_needs_the_verifier_and_the_redirect_uri_of_its_login(
     assert (await program.redeem(code)).status == 200
 
 
+@pytest.mark.parametrize("verifier", ["", "a", "v" * 42, "v" * 129, "v" * 42 + "+", "\u00e4" * 43])
+async def test_a_verifier_that_anyone_could_guess_redeems_no_code(program: Program, verifier: str) -> None:
+    """RFC 7636, 4.1: a client whose verifier is empty or short has no PKCE, also if its challenge is the one for it."""
+    program.verifier = verifier
+    code = await program.code()
+    asked = len(program.world.stand_in.seen)
+    assert failure(await program.redeem(code)) == (400, "invalid_grant")
+    assert len(program.world.stand_in.seen) == asked
+
+
+@pytest.mark.parametrize("verifier", ["v" * 43, "A9-._~" * 21 + "zz"])
+async def test_a_verifier_has_43_to_128_characters(program: Program, verifier: str) -> None:
+    program.verifier = verifier
+    assert (await program.redeem(await program.code())).status == 200
+
+
 async def test_a_code_is_redeemed_once_by_its_client_within_a_minute(
     world: World, program: Program, clock: Clock
 ) -> None:

@@ -12,6 +12,7 @@ token ----------------------------------> redeem both -------------> tokens, use
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Never
@@ -44,6 +45,8 @@ MAX_BODY: Final = 64 * 1024
 """Bytes of the body of a request: two sealed values, and what is sent with them."""
 CALLBACK: Final = "/oauth/callback"
 """Below the issuer."""
+VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+"""What RFC 7636, 4.1 demands of a code verifier. Anyone has an empty one, or guesses a short one."""
 PUBLIC: Final = {"cache-control": "max-age=300", "access-control-allow-origin": "*"}
 
 
@@ -97,8 +100,10 @@ class Endpoints:
             return await grant(form, client_id)
 
     async def _redeem(self, form: Mapping[str, str], client_id: str) -> HttpResponse:
-        code = self._issuer.box.open(Code, form.get("code"))
-        binding = digest(client_id, form.get("redirect_uri", ""), challenge_of(form.get("code_verifier", "")))
+        code, verifier = self._issuer.box.open(Code, form.get("code")), form.get("code_verifier", "")
+        if not VERIFIER.fullmatch(verifier):
+            raise Rejected("code_verifier has 43 to 128 of the characters A-Z a-z 0-9 - . _ ~", "invalid_grant")
+        binding = digest(client_id, form.get("redirect_uri", ""), challenge_of(verifier))
         if code is None or not is_same(code.binding, binding):
             raise log_in_again("the code is not one of this client, redirect URI and verifier, or older than a minute")
         tokens = await self._issuer.upstream.redeem(code.code, code.verifier)
