@@ -300,6 +300,16 @@ async def test_a_refresh_may_narrow_the_scopes_and_never_widens_them(program: Pr
     assert members(await program.refresh(narrow["refresh_token"], scope="read write"))["scope"] == "read"
 
 
+async def test_parameters_without_a_value_count_as_left_out(world: World, program: Program) -> None:
+    """RFC 6749, 3.1 and 3.2: a client that writes `scope=` in a refresh would lose its scopes."""
+    page = await world.get("authorize", {**program.request(), "resource": "", "response_mode": "", "scope": ""})
+    leaving = await world.consent(page)
+    back = query_of(await world.get("callback", {**world.stand_in.log_in(target_of(leaving)), "error": ""}))
+    assert (await program.redeem(back["code"], resource="")).status == 200
+    tokens = await program.tokens(scope="read write")
+    assert members(await program.refresh(tokens["refresh_token"], scope="", resource=""))["scope"] == "read write"
+
+
 async def test_a_refresh_token_belongs_to_its_client(world: World, program: Program) -> None:
     tokens = await program.tokens()
     other = await Program.registered(world, client_name="another")

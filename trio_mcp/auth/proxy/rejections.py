@@ -113,11 +113,15 @@ def json_response(
 
 
 def parameters(query: str) -> dict[str, str]:
-    """Return the parameters of a query. Raises `Rejected` if one comes twice."""
+    """Return the parameters of a query that have a value: others count as left out (RFC 6749, 3.1 and 3.2).
+
+    Raises `Rejected` if one comes twice.
+    """
     try:
-        return query_parameters(query)
+        found = query_parameters(query)
     except ValueError as error:
         raise Rejected(f"The request {error}.") from None
+    return {name: value for name, value in found.items() if value}
 
 
 def form_of(request: HttpRequest[Never]) -> dict[str, str]:
