@@ -15,6 +15,7 @@ revision, everything passes unread from then on (`forwarding.py`). If not, the p
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from functools import partial
@@ -24,6 +25,7 @@ import trio
 
 from ..base.groups import single_exception
 from ..base.logs import peer_logger
+from ..base.named_tuples import NamedTuple
 from ..errors import AuthorizationError, Disconnected, LimitExceeded, RemoteProtocolError
 from ..protocol.codec.reading import Inbound, classify
 from ..protocol.connection import Rejected
@@ -74,6 +76,13 @@ EMPTY: Final = Encoded(b"{}")
 
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[MessageChannel]]
 """Opens a connection to the server."""
+
+
+class Reached(NamedTuple):
+    """A server that speaks the revision of the host."""
+
+    link: HostLink
+    forwarding: Forwarding
 
 
 class RelaySession(ServerSession):
@@ -311,28 +320,43 @@ class RelaySession(ServerSession):
         Args:
             channel: that to a server of the other era, whose client opens a lost session again by itself.
         """
-        last_id, mode = 0, ""
-        while True:
+        for last_id in itertools.count(step=IDS):  # noqa: ASYNC119  it is a context manager
             first = await self._first_request(watched)
-            forwarding = self._new_forwarding(first, watched)
-            try:
-                link = await self._opened(watched, forwarding, first, last_id)
-            except HandshakeRejected as rejected:
-                self._reject_first(rejected.detail)
-            except OtherEra as other:
-                # A host that has given up waiting speaks both eras, and goes on in the other one.
-                if first.method != INITIALIZE and self._opening.shaken.is_set():
-                    self._reject_first(ErrorDetail(METHOD_NOT_FOUND, f"Method not found: {first.method}"))
-                else:
-                    mode = other.mode
-            else:
-                async with self._passing(link, forwarding, first) as session:
+            reached = await self._reach(watched, first, last_id)
+            if isinstance(reached, Reached):
+                async with self._passing(reached, first) as session:
                     yield session
                 return
-            last_id += IDS
-            if mode:
-                break
-        watched.use(channel)
+            if reached is not None:
+                watched.use(channel)
+                async with self._translating(watched, first, reached, last_id + IDS) as session:
+                    yield session
+                return
+
+    async def _reach(self, watched: WatchedChannel, first: WaitingRequest, last_id: int) -> Reached | str | None:
+        """Open the connection in the revision of the host.
+
+        Returns:
+            what passes messages; or the era of the server, as `Client.connect` takes it; or None if the host has got an error,
+            and may send another first request.
+        """
+        forwarding = self._new_forwarding(first, watched)
+        try:
+            return Reached(await self._opened(watched, forwarding, first, last_id), forwarding)
+        except HandshakeRejected as rejected:
+            self._reject_first(rejected.detail)
+        except OtherEra as other:
+            # A host that has given up waiting speaks both eras, and goes on in the other one.
+            if first.method == INITIALIZE or not self._opening.shaken.is_set():
+                return other.mode
+            self._reject_first(ErrorDetail(METHOD_NOT_FOUND, f"Method not found: {first.method}"))
+        return None
+
+    @asynccontextmanager
+    async def _translating(
+        self, watched: WatchedChannel, first: WaitingRequest, mode: str, last_id: int
+    ) -> AsyncIterator[ServerSession]:
+        """Yield a session whose routes call a server of the other era."""
         opened = open_translation(
             watched,
             last_id,
@@ -408,10 +432,9 @@ class RelaySession(ServerSession):
         return link
 
     @asynccontextmanager
-    async def _passing(
-        self, link: HostLink, forwarding: Forwarding, first: WaitingRequest
-    ) -> AsyncIterator[ServerSession]:
+    async def _passing(self, reached: Reached, first: WaitingRequest) -> AsyncIterator[ServerSession]:
         """Yield a session whose messages pass over a link, and close both."""
+        link, forwarding = reached
         offers = Offers(
             {}, identity=self.service.identity, capabilities=ServerCapabilities(), unknown=forwarding.unread
         )
