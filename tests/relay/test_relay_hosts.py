@@ -14,8 +14,8 @@ from principals import authenticate
 from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
 
 from trio_mcp.base.shared_limits import ANSWERED_QUESTIONS
-from trio_mcp.relay.forwarding import MAX_UNREAD
 from trio_mcp.relay.offers import STRAY_SECONDS
+from trio_mcp.relay.streams import MAX_UNREAD
 from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.runtime.quota import half_of, quarter_of
 from trio_mcp.session import ServiceOptions

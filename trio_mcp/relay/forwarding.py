@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,8 +27,7 @@ from ..client.handlers import Handlers
 from ..client.link import Link
 from ..errors import Disconnected, LimitExceeded, PeerError, ProtocolError, RemoteProtocolError, RequestRejected
 from ..protocol.codec import codec_for
-from ..protocol.codec.unknown import NO_PARAMS, UnknownParams, UnknownResult, Unread
-from ..protocol.http.headers import ParameterHeaders
+from ..protocol.codec.unknown import UnknownParams, UnknownResult, Unread
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -46,26 +44,21 @@ from ..protocol.revisions import CLIENT_CAPABILITIES, MODERN, PROGRESS_TOKEN, SU
 from ..protocol.strict_json import dumps
 from ..runtime import Actor, Lane, Outbox
 from ..session import Call, Envelope, Plan, RequestFacts, RequestHandler, ServerSession
-from ..session.envelope import sent_size
 from ..session.forwarded import ForwardedRequest
 from ..session.service import UnknownMethods
-from ..types import JsonObject, JsonValue, Model, ProgressToken
+from ..types import JsonObject, Model, ProgressToken
 from .answers import Answers
 from .bindings import TASK_LIST, Bindings, no_task_list
 from .offers import NOTHING, STRAY_SECONDS, Host, host_of
 from .rounds import ASKING, MAX_ROUNDS, Round, as_object, read_round, retried
+from .streams import MAX_UNREAD, HostStream, RepeatedArguments, notification
 
 PROGRESS: Final = "notifications/progress"
 LOG: Final = "notifications/message"
 INITIALIZE: Final = "initialize"
-MAX_TOOLS: Final = 10_000
-"""Tools whose arguments are repeated in headers, and whose headers are known."""
 MAX_UNSENT: Final = 4096
 """Messages that wait for a server that does not read."""
 MAX_UNSENT_BYTES: Final = 16 * 1024 * 1024
-MAX_UNREAD: Final = 100
-"""Messages of the server that belong to no request and wait for a stream of the host (HTTP); further ones are dropped."""
-MAX_UNREAD_BYTES: Final = 1024 * 1024
 
 
 class Forwarding:
@@ -94,7 +87,7 @@ class Forwarding:
         self._bindings = bindings
         self._name = name
         self._shared = shared_channel
-        self._streams = HostStream(shared_channel)
+        self._streams = HostStream(shared_channel=shared_channel)
         self._session: ServerSession | None = None
         self._opened = trio.Event()
         self._early: list[Callable[[], None]] = []
@@ -107,7 +100,7 @@ class Forwarding:
         self._tokens: dict[RequestId, tuple[Call, ProgressToken]] = {}
         """The calls that reports of progress are for, by the token at the server; over HTTP."""
         self._new_tokens = itertools.count(1)
-        self._headers: dict[str, ParameterHeaders] = {}
+        self._headers = RepeatedArguments()
         self._unsent_bytes = 0
         """Of requests, since nothing waited for the server."""
         self._strays_until = -math.inf
@@ -257,7 +250,7 @@ class Forwarding:
         if token is not None:
             params = {**params, "_meta": {**as_object(params["_meta"]), PROGRESS_TOKEN: token}}
         unread = UnknownParams.model_validate(params)
-        headers = self._repeated(method, params, call.facts.headers)
+        headers = self._headers.of(method, params, call.facts.headers)
         sent = self.link.session.forward(method, unread, partial(self._to_call, call), headers)
         self._running[call] = None
         return sent, token
@@ -282,7 +275,7 @@ class Forwarding:
             if token is not None:
                 del self._tokens[token]
         if call.facts.method == "tools/list" and call.facts.terms.asks_in_rounds:
-            self._learn_headers(result)
+            self._headers.learn(result)
         return result
 
     def _new_token(self, call: Call, params: JsonObject) -> int | None:
@@ -293,30 +286,6 @@ class Forwarding:
         token = next(self._new_tokens)
         self._tokens[token] = (call, own)
         return token
-
-    # headers that repeat arguments (M-HTTP-7c)
-
-    def _learn_headers(self, result: JsonObject) -> None:
-        """Remember which arguments of the tools in a list are repeated in headers."""
-        for name, tool in tools_of(result):
-            self._headers.pop(name, None)
-            try:
-                headers = ParameterHeaders.of(as_object(tool.get("inputSchema")))
-            except ValueError:
-                continue  # the host leaves the tool out, and calls it without headers
-            if headers and len(self._headers) < MAX_TOOLS:
-                self._headers[name] = headers
-
-    def _repeated(self, method: str, params: JsonObject, given: Mapping[str, str]) -> dict[str, str]:
-        found = {name: value for name, value in given.items() if name.startswith("mcp-param-")}
-        name, arguments = params.get("name"), params.get("arguments")
-        known = self._headers.get(name) if method == "tools/call" and isinstance(name, str) else None
-        if found or known is None or not isinstance(arguments, dict):
-            return found
-        try:
-            return known.headers(arguments)
-        except ValueError:
-            return {}  # no header can hold it: the server rejects the request
 
     # from the server
 
@@ -469,43 +438,6 @@ class Exchange:
         raise RemoteProtocolError(why, code=INTERNAL_ERROR)
 
 
-class HostStream:
-    """Where messages go that belong to no request: the channel of the host, or over HTTP the stream that it has opened."""
-
-    def __init__(self, shared_channel: bool) -> None:
-        self._outbox: Outbox[Envelope] | None = None
-        self._shared = shared_channel
-        self._unread: deque[Envelope] = deque()
-        self._unread_bytes = 0
-
-    def attach(self, outbox: Outbox[Envelope] | None) -> None:
-        """Set where they go; what was kept goes first."""
-        self._outbox = outbox
-        if outbox is not None:
-            self._unread_bytes = 0
-            while self._unread:
-                outbox.post(self._unread.popleft())
-
-    def post(self, message: Notification | Request) -> bool:
-        """Send a message, or keep it until there is a stream; return whether it was not dropped."""
-        envelope: Envelope = Envelope(message)
-        if self._outbox is None:
-            return self._keep(envelope)
-        # A host that does not read one of its streams must not hold up the others. If it has only one, the server waits.
-        if self._outbox.is_full and not self._shared:
-            return False
-        self._outbox.post(envelope)
-        return True
-
-    def _keep(self, envelope: Envelope) -> bool:
-        size = sent_size(envelope)
-        if len(self._unread) >= MAX_UNREAD or self._unread_bytes + size > MAX_UNREAD_BYTES:
-            return False
-        self._unread.append(envelope)
-        self._unread_bytes += size
-        return True
-
-
 class EveryMethod(Mapping[str, RequestHandler]):
     """One handler for the requests of all methods."""
 
@@ -536,19 +468,6 @@ class UnreadQuestions(Handlers):
         """A handler for each kind of question."""
         assert self.forwarding is not None
         return EveryMethod(self.forwarding.answer)
-
-
-def notification(method: str, members: JsonObject) -> Notification:
-    """Return a notification that is encoded, so that it is known how large it is."""
-    return Notification(method, Encoded(dumps(members)) if members else NO_PARAMS)
-
-
-def tools_of(result: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """Yield the tools of a list by their names."""
-    tools: JsonValue = result.get("tools")
-    for tool in tools if isinstance(tools, list) else ():
-        if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
-            yield name, tool
 
 
 def failure_text(error: Exception, what: str) -> str:

@@ -21,8 +21,8 @@ from ..protocol.jsonrpc import (
 from ..protocol.revisions import REVISIONS
 from ..session import Envelope, Received, Sent
 from ..types import JsonObject, JsonValue
-from .forwarding import MAX_TOOLS
 from .rounds import as_object
+from .streams import MAX_TOOLS
 
 CANCELLED: Final = "notifications/cancelled"
 INITIALIZED: Final = "notifications/initialized"
