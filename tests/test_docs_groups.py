@@ -14,6 +14,7 @@ from trio_mcp import ClientGroup, Context, Server
 from trio_mcp.base.backoff import STABLE_AFTER
 from trio_mcp.compose import connection, group, lists
 from trio_mcp.mcp_json.entries import ALIASES, KNOWN
+from trio_mcp.relay.mirroring import OPEN_SECONDS
 
 __all__ = ["programs"]
 
@@ -133,3 +134,9 @@ def test_the_page_has_every_member_of_a_file() -> None:
 )
 def test_the_page_has_the_limits_of_the_code(text: str) -> None:
     assert text in PAGE.prose
+
+
+def test_the_page_on_limits_has_the_times_of_kept_connections() -> None:
+    limits = Page("limits").text
+    assert f"| the same for the lists of a [mounted proxy](composition.md#mount-a-proxy) | {OPEN_SECONDS:g} |" in limits
+    assert f"before it is used | {connection.LISTEN_SECONDS:g} |" in limits
