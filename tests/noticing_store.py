@@ -37,6 +37,7 @@ class NoticingStore(CrashingStore):
     """
 
     disk: NoticingDisk
+    lease_seconds = 1.5
 
     def __init__(self, disk: NoticingDisk) -> None:
         super().__init__(disk)

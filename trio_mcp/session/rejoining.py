@@ -8,7 +8,7 @@ After a stop its sockets have requests that others may have served meanwhile. So
 asks before each whether the process is `in_doubt`, and then waits in `be_sure`:
 
     in doubt                                             until
-    the event loop has not turned for `STOOD_SECONDS`    the store has said that the process is alive, or was buried
+    the event loop has not turned for a lease            the store has said that the process is alive, or was buried
     the lease has lapsed                                 the same
     the process was buried                               it has joined again
     any of these, and the store fails                    that is known: what needs no store is served
@@ -16,6 +16,7 @@ asks before each whether the process is `in_doubt`, and then waits in `be_sure`:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,9 +30,6 @@ from .service import Service, new_node
 
 LOOK_SECONDS: Final = 0.2
 """Seconds between two looks whether this process was buried; a write that is refused shows it at once."""
-
-STOOD_SECONDS: Final = 1.5
-"""After as long without a turn of the event loop, others may have taken the process for dead: it is the lease of most stores."""
 
 TRY_AGAIN_SECONDS: Final = 1.0
 """Seconds after which a store is asked again that has failed."""
@@ -47,6 +45,7 @@ class Rejoining:
     """Those of the store that are settled."""
     _turned_at: float = field(default_factory=trio.current_time, init=False)
     """When the event loop was last seen to turn, and the process was not in doubt."""
+    _lease: float = field(default=math.inf, init=False)
     _store_fails: bool = field(default=False, init=False)
     _woken: trio.Event = field(default_factory=trio.Event, init=False)
     """Set to look now."""
@@ -56,12 +55,12 @@ class Rejoining:
     @property
     def in_doubt(self) -> bool:
         """Whether others may have taken this process for dead."""
-        stood = trio.current_time() - self._turned_at > STOOD_SECONDS
-        return stood or self._service.is_fenced or self._store.lapses != self._lapses
+        if self._service.is_fenced or self._store.lapses != self._lapses:
+            return True
+        return trio.current_time() - self._turned_at > self._lease
 
     async def be_sure(self) -> None:
         """Wait until the process is not in doubt any more, or its store is known to fail."""
-        await trio.lowlevel.checkpoint()
         while self.in_doubt and not self._store_fails:
             self._woken.set()
             await self._settled.wait()
@@ -69,7 +68,7 @@ class Rejoining:
     async def run(self) -> None:
         """Watch the store until cancelled."""
         if isinstance(self._store, stores.sealed.SealedSharedStore):
-            self._store.on_fenced = self._fence
+            self._store.on_fenced, self._lease = self._fence, self._store.lease_seconds
         while True:
             with trio.move_on_after(LOOK_SECONDS):
                 await self._woken.wait()

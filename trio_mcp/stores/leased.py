@@ -14,7 +14,7 @@ from ..base.logs import peer_logger
 from ..errors import ConfigurationError
 from ..storage import Fenced, Missed, Notice, StoreError
 from .batches import Batches, Outcomes
-from .leases import Leases, Renewal, running
+from .leases import LEASE_SECONDS, Leases, Renewal, running
 from .listening import Listening, Subscription
 
 MOST_AT_ONCE: Final = 64
@@ -49,6 +49,7 @@ class LeasedStore(ABC, Generic[R]):
     """
 
     durable = True
+    lease_seconds = LEASE_SECONDS
 
     def __init__(self, name: str, connect: Callable[[], Connection[R]], clock: Callable[[], float]) -> None:
         self._name = name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -197,12 +198,15 @@ class SealedSharedStore(SealedStore):
 
     Attributes:
         on_fenced: called before a write raises `Fenced`.
+        lease_seconds: after as long without a turn of the event loop, others may have buried this process; infinity where they
+            bury only one that has ended.
     """
 
     def __init__(self, store: SharedStore, vault: Vault, name: str, seconds: float = SECONDS) -> None:
         super().__init__(store, vault, name, seconds)
         self._shared = store
         self.on_fenced: Callable[[], None] = lambda: None
+        self.lease_seconds: float = getattr(store, "lease_seconds", math.inf)
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes or none, like `Store.write`."""

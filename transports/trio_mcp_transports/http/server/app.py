@@ -476,8 +476,9 @@ class McpApp(ServedApp):
 
     async def serve_forwarded(self, incoming: AuthorizedRequest) -> Response:
         running = self._started()
-        if running.service.rejoining is not None:
-            await running.service.rejoining.be_sure()
+        rejoining = running.service.rejoining
+        if rejoining is not None and rejoining.in_doubt:
+            await rejoining.be_sure()
         match incoming.request.method:
             case "GET":
                 return await running.legacy.get(incoming)

@@ -168,8 +168,9 @@ class LegacySessions(SessionTable[LegacySession]):
     async def keep_handing_over(self) -> None:
         """Hand sessions over as soon as no request of them runs, until cancelled."""
         while True:
-            await self.hand_over()
+            # First: idle connections are closed meanwhile. A request that came on one of them is served here.
             await trio.sleep(HAND_OVER_LOOK)
+            await self.hand_over()
 
     def release_wanted(self, key: str) -> None:
         """Release a session that another process asks for, if none of its requests runs."""
