@@ -29,9 +29,9 @@ def opening(request: pytest.FixtureRequest) -> tuple[str, OpenOne]:
     """The URL of a server, and what opens a store there."""
     if request.param == REDIS_VARIABLE:
         request.getfixturevalue("redis_url")
-        return os.environ[request.param], open_redis  # type: ignore[return-value]
+        return os.environ[request.param], open_redis
     request.getfixturevalue("postgres_url")
-    return os.environ[request.param], open_postgres  # type: ignore[return-value]
+    return os.environ[request.param], open_postgres
 
 
 async def passed_on(source: trio.SocketStream, target: trio.SocketStream, late: float) -> None:
