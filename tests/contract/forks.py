@@ -3,7 +3,7 @@
 One parent process does that once, and forks for every connection. What the client starts is `launcher.py`, which hands its stdin,
 stdout and stderr over, passes signals on, and ends as the fork does.
 
-    forks.py PATH    be the parent, listening on a Unix socket at this path
+    forks.py PATH KIND    be the parent, listening on a Unix socket at this path; KIND is "stdio" or "uvicorn"
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,9 +23,9 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
 @contextmanager
-def forking_parent(path: Path, environment: dict[str, str]) -> Iterator[list[str]]:
-    """Run the parent process for the length of the block; gives the command that starts a fork, but for the stage's port."""
-    command = [sys.executable, "-W", "error", __file__, str(path)]
+def forking_parent(path: Path, environment: dict[str, str], kind: str = "stdio") -> Iterator[list[str]]:
+    """Run the parent process for the length of the block; gives the command that starts a fork, but for its arguments."""
+    command = [sys.executable, "-W", "error", __file__, str(path), kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | environment) as parent:
         try:
             assert parent.stdout is not None
@@ -35,11 +35,23 @@ def forking_parent(path: Path, environment: dict[str, str]) -> Iterator[list[str
             parent.terminate()
 
 
-def main(path: str) -> None:
+def program(kind: str) -> Callable[..., None]:
+    """Return the function that a fork runs with the arguments of its launcher; everything that it needs is loaded now."""
+    if kind == "uvicorn":
+        import uvicorn_child
+
+        return uvicorn_child.run
     import trio
 
-    from trio_mcp.testing.contract import child, subject
+    from trio_mcp.testing.contract import child
 
+    return lambda port: trio.run(child.main, int(port))
+
+
+def main(path: str, kind: str) -> None:
+    from trio_mcp.testing.contract import subject
+
+    serve = program(kind)
     subject.build_spare()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks need no waiting for
@@ -49,7 +61,7 @@ def main(path: str) -> None:
     print("listening", flush=True)
     while True:
         connection, _ = listener.accept()
-        port, descriptors, _, _ = socket.recv_fds(connection, 100, 3)
+        arguments, descriptors, _, _ = socket.recv_fds(connection, 1000, 3)
         if os.fork() == 0:
             listener.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -60,7 +72,7 @@ def main(path: str) -> None:
             connection.send(str(os.getpid()).encode())
             code = 1
             try:
-                trio.run(child.main, int(port))
+                serve(*arguments.decode().split())
                 code = 0
             except BaseException:  # noqa: BLE001  as the interpreter does
                 sys.excepthook(*sys.exc_info())
@@ -74,4 +86,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

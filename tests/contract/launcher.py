@@ -1,4 +1,4 @@
-"""What the client of the contract starts as its server: `launcher.py PATH PORT`. See `forks.py`."""
+"""What the client of the contract starts as its server: `launcher.py PATH ARGUMENT...`. See `forks.py`."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(sys.argv[1])
-socket.send_fds(connection, [sys.argv[2].encode()], [0, 1, 2])
+socket.send_fds(connection, [" ".join(sys.argv[2:]).encode()], [0, 1, 2])
 pid = int(connection.recv(100))
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, _frame: os.kill(pid, number))

@@ -55,7 +55,10 @@ async def main(port: str, grace: str, http: str) -> None:
     await await_on_trio(lambda: serve(int(port), float(grace), http))
 
 
-if __name__ == "__main__":
-    *arguments, loop = sys.argv[1:]
+def run(port: str, grace: str, http: str, loop: str) -> None:
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        runner.run(main(*arguments))
+        runner.run(main(port, grace, http))
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

@@ -29,7 +29,8 @@ from trio_mcp_transports.http.client import channel as http_client
 from trio_mcp_transports.sse import client as sse_client
 from trio_mcp_transports.websocket import client as websocket_client
 
-CHILD = Path(__file__).with_name("uvicorn_child.py")
+COMMAND = [sys.executable, str(Path(__file__).with_name("uvicorn_child.py"))]
+"""Starts the child; a test may put one that forks it off in its place (`forks.py`)."""
 
 
 class Child:
@@ -59,7 +60,7 @@ async def open_child(
 ) -> AsyncIterator[ProxiedEndpoint]:
     """Start the child, and put a network in front of it."""
     async with open_stage_port(stage) as port, trio.open_nursery() as nursery:
-        command = [sys.executable, str(CHILD), str(port), str(grace), *kind]
+        command = [*COMMAND, str(port), str(grace), *kind]
         run = partial(
             trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"PYTHONPATH": IMPORTS}
         )
