@@ -41,7 +41,7 @@ cast: $(STAMPS)/run  ## record the demonstration as docs/pictures/demo.svg
 dashboard: $(STAMPS)/bench $(STAMPS)/run  ## draw docs/pictures/dashboard.svg from a run of two minutes (prometheus has to be there)
 	PYTHONPATH=tests $(BIN)/python docs/pictures/dashboard.py
 
-test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each wire
+test: compiled  ## run the tests in memory, and one conversation over each wire
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(IN_MEMORY)
 
 # Versions of Python differ in which code works, and not in what it does with which data: so every test and every rule of the contract
