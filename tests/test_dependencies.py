@@ -120,3 +120,11 @@ def test_a_package_with_another_licence_or_none_is_not_allowed(licence: str) -> 
 def test_what_is_allowed_of_one_package_is_not_of_others() -> None:
     assert licences.Package("psycopg", "3", "LGPL-3.0-only").is_allowed
     assert not licences.Package("some", "1", "LGPL-3.0-only").is_allowed
+
+
+def test_the_page_of_releases_has_the_licence_of_every_package_that_is_declared() -> None:
+    _, _, rest = licences.PAGE.read_text(encoding="utf-8").partition(licences.BEGIN)
+    rows = re.findall(r"^\| (\S+) \| (\d\S*) \| (.+) \|$", rest.partition(licences.END)[0], re.MULTILINE)
+    packages = [licences.Package(normalized(name), version, licence) for name, version, licence in rows]
+    assert declared() | set(optional()) <= {package.name for package in packages}
+    assert [package for package in packages if not package.is_allowed] == []
