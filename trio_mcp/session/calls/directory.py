@@ -159,7 +159,10 @@ COME_BACK_SECONDS: Final = 60.0
 MOST_LEGS: Final = 1000
 """Legs or sessions that are remembered; of an older one the time begins again."""
 
-TRY_AGAIN: Final = "this call waits in another process of this server, or in one that has just ended; send the request again in a moment"
+TRY_AGAIN: Final = (
+    "this call waits in another process of this server, or in one that has just ended; "
+    "send the request again in a moment"
+)
 
 NOT_REACHED: Final = (
     "This call waits in another process of this server, which its requests have not reached for "
