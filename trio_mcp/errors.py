@@ -55,7 +55,6 @@ from .base.values import printable
 
 if TYPE_CHECKING:
     from .base.values import JsonValue
-    from .types.base import JsonObject
 
 E = TypeVar("E", bound=Exception)
 
@@ -141,7 +140,9 @@ class PeerError(McpError):
         more: its members that JSON-RPC does not define, and a `data` of null; None if it has none.
     """
 
-    def __init__(self, code: int, message: str, data: JsonValue = None, more: JsonObject | None = None) -> None:
+    def __init__(
+        self, code: int, message: str, data: JsonValue = None, more: dict[str, JsonValue] | None = None
+    ) -> None:
         super().__init__(f"{message} (code {code})")
         self.code = code
         self.message = message

@@ -265,7 +265,7 @@ class ClientSession:
         slot = self._mailbox.open(str(request.id), Model, on_settled)
         self.notifications.streams[str(request.id)] = on_notification
         self._post(request, params, headers)
-        return ForwardedRequest(self, request.id, slot)
+        return ForwardedRequest(self.end_forwarded, request.id, slot)
 
     def end_forwarded(self, request_id: RequestId, slot: Slot[Model]) -> None:
         """Wait no longer for the answer to such a request, and withdraw it if there is none; see `ForwardedRequest`."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..protocol.codec.unknown import UnknownResult
 from ..protocol.jsonrpc import RequestId
 from ..runtime import Slot
 from ..types import JsonObject, Model
-
-if TYPE_CHECKING:
-    from .client import ClientSession
 
 
 @dataclass(slots=True, eq=False)
@@ -19,9 +16,12 @@ class ForwardedRequest:
     """A request that was sent unread; made by `ClientSession.forward`.
 
     Await `result` or call `give_up`, once.
+
+    Args:
+        end: withdraws it, unless it was answered.
     """
 
-    _session: ClientSession
+    _end: Callable[[RequestId, Slot[Model]], None]
     _id: RequestId
     _slot: Slot[Model]
 
@@ -43,4 +43,4 @@ class ForwardedRequest:
 
     def give_up(self) -> None:
         """Withdraw the request at the server, unless it has answered."""
-        self._session.end_forwarded(self._id, self._slot)
+        self._end(self._id, self._slot)
