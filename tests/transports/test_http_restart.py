@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, served
 from crashing_store import CrashingStore, Disk, plain_text
 from late_store import NEVER, Lateness, LateStore
@@ -20,7 +21,7 @@ from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.memory_budget import process_budget
 from trio_mcp.session import ServiceOptions
-from trio_mcp.storage import Change, Put, Remove, StoreError, StoreFull
+from trio_mcp.storage import Change, Put, Record, Remove, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.stores.sealed import record_place
 from trio_mcp_transports.http import HttpLimits, asgi_app
@@ -344,6 +345,25 @@ async def test_a_deleted_session_is_unknown_in_the_next_process(disk: Disk, shop
     assert disk.records == {}
     async with process(disk, shop) as second:
         assert (await second.peer.post(legacy_call("two"), headers)).status == 404
+
+
+async def test_an_unknown_session_is_looked_for_once_a_second(
+    disk: Disk, shop: Shop, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with process(disk, shop) as first:
+        headers = {**(await first.peer.open_session()), "mcp-session-id": "a" * 32}
+        looked, read = list[str](), first.store.read
+
+        async def counted(kind: str, key: str) -> Record | None:
+            looked.append(kind)
+            return await read(kind, key)
+
+        monkeypatch.setattr(first.store, "read", counted)
+        for times in (1, 2):
+            for number in range(5):
+                assert (await first.peer.post(request("ping", number), headers)).status == 404
+            assert looked.count("session") == times
+            await trio.sleep(1.1)
 
 
 async def test_a_request_that_runs_when_its_stored_session_is_deleted_gets_an_error(disk: Disk, shop: Shop) -> None:

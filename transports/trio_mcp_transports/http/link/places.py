@@ -12,6 +12,8 @@ from trio_mcp.session.calls.memory import StatePayload
 from trio_mcp.session.recovery.session_record import StoredSession, decoded_record
 from trio_mcp.storage import Store, StoreError
 
+from ..sessions.unknown import UnknownSessions
+
 MOST_KNOWN: Final = 10_000
 """Sessions whose process is remembered."""
 
@@ -27,6 +29,7 @@ class Places:
     _service: Service
     _store: Store
     _known: OrderedDict[str, str] = field(default_factory=OrderedDict[str, str], init=False)
+    _unknown: UnknownSessions = field(default_factory=UnknownSessions, init=False)
 
     async def of_session(self, kind: str, key: str, principal: str | None) -> str | None:
         """Return the process that a session was last seen in; None for this one, or if there is no such session of a principal.
@@ -39,12 +42,17 @@ class Places:
         if (known := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return known
+        if self._unknown.has(key, principal):
+            return None
         try:
             record = await self._store.read(kind, key)
             stored = None if record is None else decoded_record(StoredSession, record.value)
         except (StoreError, ValueError):
             return None
-        if stored is None or stored.principal != principal or self._is_here(stored.node):
+        if stored is None or stored.principal != principal:
+            self._unknown.add(key, principal)
+            return None
+        if self._is_here(stored.node):
             return None
         self._known[key] = stored.node
         if len(self._known) > MOST_KNOWN:

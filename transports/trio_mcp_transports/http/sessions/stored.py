@@ -56,6 +56,7 @@ from trio_mcp.storage import Change, Expect, Put, Record, Remove, SharedStore, S
 from ...asgi.access import HttpRejection
 from ...asgi.authentication import log_failures
 from .breaker import Breaker
+from .unknown import UnknownSessions
 
 if TYPE_CHECKING:
     pass
@@ -150,6 +151,7 @@ class SessionHome:
         self._idle = idle
         self._records: RepeatedRecords = service.records
         self.breaker = Breaker(NOT_KEPT, service.records)
+        self._unknown = UnknownSessions()
         self._removing: set[str] = set()
         """The keys of sessions that have ended here, and are in the store until it has removed them."""
         self._giving_back: set[str] = set()
@@ -349,11 +351,15 @@ class SessionHome:
             raise HttpRejection(503, text, code=SERVER_BUSY) from None
 
     async def _claim(self, key: str, principal: str | None, make_room: Callable[[], None]) -> LeftSession | None:
+        if self._unknown.has(key, principal):
+            return None
         record = await self.store.read(SESSION_KIND, key)
         if record is None or key in self._removing:
+            self._unknown.add(key, principal)
             return None
         left = decoded_record(StoredSession, record.value)
         if left.principal != principal:
+            self._unknown.add(key, principal)
             return None
         if key in self._giving_back:
             raise self.busy()
