@@ -34,7 +34,7 @@ from ..types import (
     RequestParams,
     ServerCapabilities,
 )
-from ..types.notifications import LOGGING_LEVELS
+from ..types.log_levels import LOGGING_LEVELS
 from .cache import ResponseCache
 from .calls import Calls, CallSender
 from .changes import Changes, OnChange, subscription_filter

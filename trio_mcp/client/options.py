@@ -45,7 +45,7 @@ from ..types import (
     Reference,
     ResourceTemplateReference,
 )
-from ..types.notifications import LOGGING_LEVELS
+from ..types.log_levels import LOGGING_LEVELS
 from .cache import NO_CACHE, CacheView, ResponseCache
 from .changes import OnChange
 from .handlers import Handlers, OnDisconnect, OnElicit, OnElicitUrl, OnLog, OnRoots

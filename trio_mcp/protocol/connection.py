@@ -44,7 +44,7 @@ from ..errors import (
     Unreachable,
     without_traceback,
 )
-from ..types import CancelledNotificationParams, InitializeRequestParams, Model
+from ..types import InitializeRequestParams, Model
 from .batches import LostAnswers, checked_in_batch
 from .codec import Codec, codec_for
 from .codec.models import Dropped, Params, validated
@@ -341,7 +341,10 @@ class Connection:
             del self._withdrawn[next(iter(self._withdrawn))]
         if pending.method == "initialize":
             return None
-        method, params = "notifications/cancelled", CancelledNotificationParams(request_id=request_id, reason=reason)
+        method, params = (
+            "notifications/cancelled",
+            types.CancelledNotificationParams(request_id=request_id, reason=reason),
+        )
         return Notification(method, pending.codec.encode_notification(method, params))
 
     # one step each
@@ -364,7 +367,8 @@ class Connection:
         decoded = self.terms.codec.decode_notification(message.method, params, sender=self._peer, unread=self.unread)
         if decoded is None:
             return Ignored(f"unknown notification {message.method}")
-        if isinstance(decoded, CancelledNotificationParams):
+        # The type is loaded with the first cancellation.
+        if message.method == "notifications/cancelled" and isinstance(decoded, types.CancelledNotificationParams):
             if decoded.request_id is None:
                 return Ignored("a cancellation that names no request")
             return CancelIn(decoded.request_id, decoded.reason)

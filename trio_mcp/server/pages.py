@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
+from .. import types
 from ..base.checks import check_int
 from ..base.logs import peer_logger
 from ..errors import LocalProtocolError
@@ -13,7 +14,7 @@ from ..protocol.jsonrpc import Encoded
 from ..protocol.sealing.owned_names import Cursors
 from ..protocol.sealing.request_state import KeyRing
 from ..session import RequestFacts
-from ..types import CacheScope, Implementation, Model, PaginatedRequestParams
+from ..types import CacheScope, Implementation, Model
 from .catalog import NumberedItem
 from .options import check_caching
 
@@ -123,7 +124,7 @@ class Pages(Generic[T]):
         Raises:
             RemoteProtocolError: -32602, the cursor was not issued here (L-PAG-1b).
         """
-        assert isinstance(params, PaginatedRequestParams)
+        assert isinstance(params, types.PaginatedRequestParams)
         after = 0 if params.cursor is None else self.settings.cursors.read(facts.method, params.cursor)
         # Emptied as a whole: pages that no client asks for any more need no bookkeeping, and 256 are encoded in no time.
         if self._snapshot is not (snapshot := self.catalog.snapshot()) or len(self._encoded) >= MAX_ENCODED:

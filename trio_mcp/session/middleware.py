@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import cast
 
-from .. import session
+from .. import session, types
 from ..errors import McpError, RemoteProtocolError
 from ..protocol.codec.models import Params, model_of
 from ..protocol.codec.reading import Inbound, codec_for
@@ -14,7 +14,7 @@ from ..protocol.connection import CancelIn, Event, NotificationIn, Rejected
 from ..protocol.jsonrpc import Encoded, Malformed, Message, Notification, RequestId, Unanswered, decoded
 from ..protocol.revisions import Side
 from ..runtime import Account, Outbox
-from ..types import CancelledNotificationParams, Model
+from ..types import Model
 from .calls.facts import RequestFacts
 from .envelope import ANONYMOUS, Envelope, MessageFacts, Peer, Received
 from .replies import ReplyTarget
@@ -88,7 +88,7 @@ class WatchedSession(ServerSession):
                 case NotificationIn(method, params):
                     self._pass(method, None, params)
                 case CancelIn(request_id, reason):
-                    cancelled = CancelledNotificationParams(request_id=request_id, reason=reason)
+                    cancelled = types.CancelledNotificationParams(request_id=request_id, reason=reason)
                     self._pass("notifications/cancelled", None, cancelled)
         except Exception as error:  # noqa: BLE001  one bad message must not end the session
             # A notification has no response, so the log is the only place for the cause of a failure.

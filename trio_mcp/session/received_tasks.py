@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import trio
 
+from .. import types
 from ..protocol.codec import Codec
 from ..protocol.codec.models import model_of
 from ..protocol.codec.tasks import TaskState
@@ -33,7 +34,6 @@ from ..types import (
     ElicitRequestURLParams,
     ListTasksResult,
     Model,
-    PaginatedRequestParams,
     Task,
     TaskRequestParams,
     TaskStatus,
@@ -117,7 +117,7 @@ class ReceivedTasks:
             nursery: runs the handler of a new task.
         """
         match request.method, request.params:
-            case "tasks/list", PaginatedRequestParams(cursor=None):
+            case "tasks/list", types.PaginatedRequestParams(cursor=None):
                 shown = [task.task for task in self._tasks.values()]
                 return request.terms.codec.encode_result("tasks/list", ListTasksResult(tasks=shown))
             case "tasks/list", _:

@@ -17,7 +17,7 @@ from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification, Request
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era
 from ..protocol.uri.uris import check_uri
 from ..runtime import Account, CancelReason, Outbox
-from ..types import DiscoverResult, EmptyResult, InitializeRequestParams, InitializeResult, Model, ServerCapabilities
+from ..types import EmptyResult, InitializeRequestParams, InitializeResult, Model, ServerCapabilities
 from .calls.asks_requests import CallByRequests
 from .calls.call import Body, Plan
 from .calls.facts import Asking, RequestFacts, SessionFacts
@@ -268,7 +268,7 @@ class SessionState:
         return EmptyResult()
 
     def discover(self, _params: Model, _facts: RequestFacts) -> Model:
-        return DiscoverResult(
+        return types.DiscoverResult(
             supported_versions=list(SUPPORTED),
             capabilities=self._service.capabilities,
             instructions=self._service.offers.instructions,

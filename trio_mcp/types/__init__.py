@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from .base import JsonObject as JsonObject, JsonValue as JsonValue, Model as Model
     from .capabilities import (
         ClientCapabilities as ClientCapabilities,
-        DiscoverResult as DiscoverResult,
         ElicitationCapability as ElicitationCapability,
         Implementation as Implementation,
         InitializeRequestParams as InitializeRequestParams,
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
         ToolUseContent as ToolUseContent,
         UnknownContent as UnknownContent,
     )
+    from .discovery import DiscoverResult as DiscoverResult
     from .elicitation import (
         BooleanSchema as BooleanSchema,
         ElicitationCompleteNotificationParams as ElicitationCompleteNotificationParams,
@@ -75,20 +75,18 @@ if TYPE_CHECKING:
         UntitledMultiSelectEnumSchema as UntitledMultiSelectEnumSchema,
         UntitledSingleSelectEnumSchema as UntitledSingleSelectEnumSchema,
     )
+    from .log_levels import LOGGING_LEVELS as LOGGING_LEVELS, LoggingLevel as LoggingLevel
     from .logging import (
         LoggingMessageNotificationParams as LoggingMessageNotificationParams,
         SetLevelRequestParams as SetLevelRequestParams,
     )
     from .messages import (
-        CacheableResult as CacheableResult,
         CacheScope as CacheScope,
         Cursor as Cursor,
         EmptyResult as EmptyResult,
         InputResponseRequestParams as InputResponseRequestParams,
         InputResponses as InputResponses,
         NotificationParams as NotificationParams,
-        PaginatedRequestParams as PaginatedRequestParams,
-        PaginatedResult as PaginatedResult,
         ProgressToken as ProgressToken,
         RequestId as RequestId,
         RequestParams as RequestParams,
@@ -97,12 +95,15 @@ if TYPE_CHECKING:
         TaskMetadata as TaskMetadata,
     )
     from .notifications import (
-        LOGGING_LEVELS as LOGGING_LEVELS,
         CancelledNotificationParams as CancelledNotificationParams,
-        LoggingLevel as LoggingLevel,
         ProgressNotificationParams as ProgressNotificationParams,
     )
     from .offered import Icon as Icon
+    from .pages import (
+        CacheableResult as CacheableResult,
+        PaginatedRequestParams as PaginatedRequestParams,
+        PaginatedResult as PaginatedResult,
+    )
     from .prompts import (
         GetPromptRequestParams as GetPromptRequestParams,
         GetPromptResult as GetPromptResult,
@@ -159,10 +160,10 @@ if TYPE_CHECKING:
         TaskStatusNotificationParams as TaskStatusNotificationParams,
         UpdateTaskRequestParams as UpdateTaskRequestParams,
     )
+    from .tool_pages import ListToolsResult as ListToolsResult
     from .tools import (
         CallToolRequestParams as CallToolRequestParams,
         CallToolResult as CallToolResult,
-        ListToolsResult as ListToolsResult,
         Tool as Tool,
         ToolAnnotations as ToolAnnotations,
         ToolExecution as ToolExecution,
@@ -173,7 +174,7 @@ else:
         {
             "base": "JsonObject JsonValue Model",
             "capabilities": (
-                "ClientCapabilities DiscoverResult ElicitationCapability Implementation InitializeRequestParams "
+                "ClientCapabilities ElicitationCapability Implementation InitializeRequestParams "
                 "InitializeResult PromptsCapability ResourcesCapability RootsCapability SamplingCapability "
                 "ServerCapabilities ToolsCapability declares"
             ),
@@ -186,6 +187,7 @@ else:
                 "Resource ResourceContents ResourceLink Role SamplingContentBlock TextContent TextResourceContents "
                 "ToolResultContent ToolUseContent UnknownContent"
             ),
+            "discovery": "DiscoverResult",
             "elicitation": (
                 "BooleanSchema ElicitRequest ElicitRequestFormParams ElicitRequestParams ElicitRequestURLParams "
                 "ElicitResult ElicitValue ElicitationCompleteNotificationParams EnumOption LegacyTitledEnumSchema "
@@ -193,14 +195,16 @@ else:
                 "TitledMultiSelectEnumSchema TitledSingleSelectEnumSchema UntitledItems "
                 "UntitledMultiSelectEnumSchema UntitledSingleSelectEnumSchema"
             ),
+            "log_levels": "LOGGING_LEVELS LoggingLevel",
             "logging": "LoggingMessageNotificationParams SetLevelRequestParams",
             "messages": (
-                "CacheScope CacheableResult Cursor EmptyResult InputResponseRequestParams InputResponses "
-                "NotificationParams PaginatedRequestParams PaginatedResult ProgressToken RequestId RequestParams "
+                "CacheScope Cursor EmptyResult InputResponseRequestParams InputResponses "
+                "NotificationParams ProgressToken RequestId RequestParams "
                 "ResourceRequestParams Result TaskMetadata"
             ),
-            "notifications": ("LOGGING_LEVELS CancelledNotificationParams LoggingLevel ProgressNotificationParams"),
+            "notifications": "CancelledNotificationParams ProgressNotificationParams",
             "offered": "Icon",
+            "pages": "CacheableResult PaginatedRequestParams PaginatedResult",
             "prompts": ("GetPromptRequestParams GetPromptResult ListPromptsResult Prompt PromptArgument PromptMessage"),
             "resources": (
                 "ListResourceTemplatesResult ListResourcesResult ReadResourceRequestParams ReadResourceResult "
@@ -221,7 +225,11 @@ else:
                 "RelatedTaskMetadata Task TaskError TaskRequestParams TaskStatus TaskStatusNotificationParams "
                 "UpdateTaskRequestParams"
             ),
-            "tools": ("CallToolRequestParams CallToolResult ListToolsResult Tool ToolAnnotations ToolExecution"),
+            "tool_pages": "ListToolsResult",
+            "tools": ("CallToolRequestParams CallToolResult Tool ToolAnnotations ToolExecution"),
         },
-        in_calls="completion content elicitation prompts resources roots rounds sampling tasks",
+        in_calls=(
+            "completion content discovery elicitation notifications pages prompts resources roots rounds sampling tasks "
+            "tool_pages"
+        ),
     )

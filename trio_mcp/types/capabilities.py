@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Annotated, cast
 
 from .base import MAX_RECEIVED, JsonObject, JsonValue, Model, at_most
-from .messages import CacheableResult, RequestParams, Result
+from .messages import RequestParams, Result
 from .offered import Icon
 
 
@@ -136,12 +136,4 @@ class InitializeResult(Result):
     protocol_version: str
     capabilities: ServerCapabilities
     server_info: Implementation
-    instructions: str | None = None
-
-
-class DiscoverResult(CacheableResult):
-    """The versions and capabilities of a modern server. Its name and version are in `_meta`."""
-
-    supported_versions: list[str]
-    capabilities: ServerCapabilities
     instructions: str | None = None

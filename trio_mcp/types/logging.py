@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from .base import JsonValue, NullableModel
+from .log_levels import LoggingLevel
 from .messages import NotificationParams, RequestParams
-from .notifications import LoggingLevel
 
 
 class SetLevelRequestParams(RequestParams):

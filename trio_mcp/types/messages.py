@@ -1,6 +1,6 @@
 """The members that requests, notifications and results have in common."""
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from .base import Integer, JsonObject, MetaModel, Model
 
@@ -13,14 +13,12 @@ InputResponses: TypeAlias = dict[str, JsonObject]
 """Answers by the key of their question. They are untyped until `Codec.decode_input_response` is given the question's method."""
 
 
+HEARTBEAT: Final = "io.trio-mcp/heartbeat"
+"""In the `_meta` of progress: true in a heartbeat, which a server sends while its tool reports nothing."""
+
+
 class RequestParams(MetaModel):
     """The params of a request, and of those that have no other members."""
-
-
-class PaginatedRequestParams(RequestParams):
-    """The params of a list request; `cursor` is the `next_cursor` of the previous page, and opaque."""
-
-    cursor: Cursor | None = None
 
 
 class InputResponseRequestParams(RequestParams):
@@ -54,16 +52,3 @@ class Result(MetaModel):
 
 class EmptyResult(Result):
     """A result without members."""
-
-
-class PaginatedResult(Result):
-    """One page of a list; the last page has no `next_cursor`."""
-
-    next_cursor: Cursor | None = None
-
-
-class CacheableResult(Result):
-    """A result that a client may cache for `ttl_ms` milliseconds (2026-07-28)."""
-
-    ttl_ms: Integer | None = None
-    cache_scope: CacheScope | None = None

@@ -1,9 +1,7 @@
 """Notifications about running requests."""
 
-from typing import Final, Literal, TypeAlias, get_args
-
 from .base import Number
-from .messages import NotificationParams, ProgressToken, RequestId
+from .messages import HEARTBEAT, NotificationParams, ProgressToken, RequestId
 
 
 class CancelledNotificationParams(NotificationParams):
@@ -11,10 +9,6 @@ class CancelledNotificationParams(NotificationParams):
 
     request_id: RequestId
     reason: str | None = None
-
-
-HEARTBEAT: Final = "io.trio-mcp/heartbeat"
-"""In the `_meta` of progress: true in a heartbeat, which a server sends while its tool reports nothing."""
 
 
 class ProgressNotificationParams(NotificationParams):
@@ -29,11 +23,3 @@ class ProgressNotificationParams(NotificationParams):
     def is_heartbeat(self) -> bool:
         """Whether a server of trio_mcp sent it while its tool reported nothing. Its value only had to rise, and says nothing."""
         return bool(self.meta and self.meta.get(HEARTBEAT))
-
-
-# The levels of log messages.
-
-LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-
-LOGGING_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
-"""The levels in order, the most severe last (RFC 5424)."""

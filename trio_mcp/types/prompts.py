@@ -6,8 +6,9 @@ from pydantic import BeforeValidator
 
 from .base import Model
 from .content import ContentBlock, Role, no_text
-from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
+from .messages import InputResponseRequestParams, Result
 from .offered import Offered
+from .pages import CacheableResult, PaginatedResult
 
 
 class PromptArgument(Model):

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, Never
 
 from .content import Annotations, BlobResourceContents, Resource, TextResourceContents
-from .messages import CacheableResult, NotificationParams, PaginatedResult, RequestParams, ResourceRequestParams
+from .messages import NotificationParams, RequestParams, ResourceRequestParams
 from .offered import Offered
+from .pages import CacheableResult, PaginatedResult
 
 
 class ResourceTemplate(Offered):

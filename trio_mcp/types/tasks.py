@@ -7,7 +7,8 @@ protocol and written otherwise; its codec reads and writes that.
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from .base import MAX_RECEIVED, Integer, JsonObject, JsonValue, Model, NullableModel, at_most
-from .messages import InputResponses, NotificationParams, PaginatedResult, RequestParams, Result
+from .messages import InputResponses, NotificationParams, RequestParams, Result
+from .pages import PaginatedResult
 from .rounds import InputRequests
 
 TaskStatus: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]

@@ -1,4 +1,4 @@
-"""Tools: listing and calling them."""
+"""Tools, and calling them."""
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Never, Self
 
@@ -8,7 +8,7 @@ from pydantic_core import from_json
 from .. import types
 from ..errors import ToolFailed
 from .base import JsonObject, JsonValue, LateType, Model
-from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result, TaskMetadata
+from .messages import InputResponseRequestParams, Result, TaskMetadata
 from .offered import Offered
 
 if TYPE_CHECKING:
@@ -44,12 +44,6 @@ class Tool(Offered):
     output_schema: JsonObject | None = None
     annotations: ToolAnnotations | None = None
     execution: ToolExecution | None = None
-
-
-class ListToolsResult(PaginatedResult, CacheableResult):
-    """A page of tools."""
-
-    tools: list[Tool]
 
 
 class CallToolRequestParams(InputResponseRequestParams):

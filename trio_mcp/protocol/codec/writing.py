@@ -15,11 +15,9 @@ from ...base.named_tuples import NamedTuple
 from ...base.values import make_tuple
 from ...errors import LocalProtocolError
 from ...types import (
-    CacheableResult,
     CallToolResult,
     ClientCapabilities,
     JsonObject,
-    ListToolsResult,
     Model,
     Result,
 )
@@ -288,7 +286,9 @@ def _is_plain(model: Model, form: Shape | None) -> bool:
             if structured and ("structuredContent" in form.lacks or not isinstance(model.structured_content, dict)):
                 return False
             return all(type(block) is types.TextContent and block.model_fields_set <= _PLAIN_TEXT for block in content)
-        case ListToolsResult(tools=tools):
+        case _ if "tools" not in model.model_fields_set:
+            return False  # not a page of tools, whose type is loaded with the first one
+        case types.ListToolsResult(tools=tools):
             # Modern listings only lose `execution`, which is hardly ever set.
             rewritten = any(child.rewrites or child.lacks != ("execution",) for _, child in form.children)
             return not rewritten and all(tool.execution is None for tool in tools)
@@ -334,7 +334,7 @@ def _with_defaults(raw: bytes, result: Model) -> bytes:
     extra = b""
     if isinstance(result, Result) and result.result_type is None:
         extra = b'"resultType":"complete"'
-    if isinstance(result, CacheableResult):
+    if isinstance(result, types.CacheableResult):
         extra += b',"ttlMs":0' if result.ttl_ms is None else b""
         extra += b',"cacheScope":"private"' if result.cache_scope is None else b""
     if not extra:

@@ -55,8 +55,8 @@ from ...runtime import (
     Returned,
 )
 from ...storage import StoreError
-from ...types import JsonValue, LoggingLevel, Model, ProgressNotificationParams
-from ...types.notifications import HEARTBEAT
+from ...types import JsonValue, LoggingLevel, Model
+from ...types.messages import HEARTBEAT
 from .. import calls
 from ..envelope import CALL_SIZE, HEADER_SIZE
 from ..replies import LegOutcome, OutcomeKeeper, ReplyTarget
@@ -213,7 +213,7 @@ class Call(ABC, Generic[OriginT_co]):
         progress: float,
         total: float | None,
         message: str | None,
-        whole: ProgressNotificationParams | None = None,
+        whole: types.ProgressNotificationParams | None = None,
     ) -> None:
         """Report progress, if the request asked for it. A value that is not finite or does not rise is dropped (L-PRG-1b).
 
@@ -225,7 +225,9 @@ class Call(ABC, Generic[OriginT_co]):
         value = reports.report(self._plan.target, progress, total, message, is_wanted=is_wanted)
         if token is not None and value is not None:
             if whole is None:
-                params = ProgressNotificationParams(progress_token=token, progress=value, total=total, message=message)
+                params = types.ProgressNotificationParams(
+                    progress_token=token, progress=value, total=total, message=message
+                )
             else:
                 params = whole.model_copy(update={"progress_token": token, "progress": value})
             await self.notify(PROGRESS, params)
@@ -275,7 +277,7 @@ class Call(ABC, Generic[OriginT_co]):
         value = reports.heartbeat_value()
         if value is None:
             return
-        params = ProgressNotificationParams(
+        params = types.ProgressNotificationParams(
             progress_token=terms.progress_token,
             progress=value,
             total=reports.total,
