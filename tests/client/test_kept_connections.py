@@ -230,6 +230,46 @@ async def test_the_calls_of_a_host_reach_a_server_that_speaks_another_era_when_i
             assert (await client.call_tool("files_new")).text == "new"
 
 
+@every_way
+async def test_a_server_that_ends_when_its_changes_are_followed_is_tried_ever_more_seldom(
+    way: str, programs: Programs
+) -> None:
+    two(programs)
+    async with offered(way, programs) as names:
+        await trio.sleep(60)
+
+        def end(message: MessageFacts) -> None:
+            if message.method == "subscriptions/listen":
+                trio.lowlevel.spawn_system_task(programs.kill, "files")
+
+        ending = Server("files")
+        ending.message_middleware(end)
+        programs.servers["files"] = ending
+        before = programs.starts["files"]
+        await programs.kill("files")
+        await trio.sleep(300)
+        assert programs.starts["files"] - before < 2 * MOST_ATTEMPTS
+        assert "weather_old" in await names()
+
+
+@both_eras
+async def test_a_resource_that_a_host_follows_is_followed_when_the_server_is_back(
+    mode: str, programs: Programs
+) -> None:
+    two(programs, mode)
+    server = programs.servers["files"]
+    server.add_resource("note://one", lambda: "one")
+    outer = Server("outer")
+    outer.mount("files", proxy(["files"]))
+    with trio.fail_after(BOUND):
+        async with Client.connect(outer) as client, client.listen(uris=["note://files/one"]) as changes:
+            await trio.sleep(60)
+            await programs.kill("files")
+            await trio.sleep(10)
+            server.resource_updated("note://one")
+            assert (await anext(changes)).uri == "note://files/one"
+
+
 HOSTILE = {
     "empty": "",
     "a line break": "a\nb",
