@@ -55,7 +55,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -154,49 +153,77 @@ Outcome: TypeAlias = Returned | Raised | Cancelled
 
 
 # Compared by identity: two actors are never the same call. Slots, because a server may hold thousands of actors.
-@dataclass(slots=True, eq=False, weakref_slot=True, repr=False)
 class Actor:
     """One logical call. Made by `Supervisor.start`; its owner cancels it, parks it and posts to its mailbox."""
 
-    name: str
-    principal: str | None
-    deadline: float
-    """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
-    _journal: Journal | None = None
-    opened_mailbox: Mailbox | None = None
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope, init=False)
-    cancel_reason: CancelReason | None = None
-    cancelled_at: float = math.inf
-    """When `cancel_reason` was set, on Trio's clock (seconds)."""
-    state: ActorState = RUNNING
-    busy: int = 1
-    """Number of busy lanes; the first is the body's, before its task first runs."""
-    branches: int = 0
-    budget: runtime.TokenBudget | None = None
-    """The tokens that all runs of its body share; None without a limit."""
-    place: Place | None = None
-    was_admitted: bool = False
-    """It goes on with what an earlier actor began, and waits for a place that it lacks, as a parked one does."""
-    account: Account | None = None
-    numbered: int = 0
-    """How many questions its owner has numbered."""
-    """What it draws from the memory budget; closed at its end."""
-    on_quiescent: Callable[[], None] | None = None
-    """Called whenever the last busy lane stops being busy."""
-    on_cancel: Callable[[Actor], None] | None = None
-    """Called by `cancel`, before the scope is cancelled."""
-    on_done: Callable[[Actor, Outcome], None] | None = None
-    """Called once with the outcome; None afterwards."""
-    overdue_at: float = math.inf
-    """When it is stuck if it has not ended, on Trio's clock (seconds); set by `CleanupDeadlines` only."""
-    task: trio.lowlevel.Task | None = None
-    """The task that runs its body, while it does."""
-    caller: Hashable | None = None
-    """What it counts for in the limits that callers share; see `Quota`."""
-    started_at: float = math.inf
-    """When it was started, on Trio's clock (seconds)."""
-    lanes: dict[Lane, trio.lowlevel.Task | None] | None = None
-    """The lanes below the body that run now, oldest first, and their tasks, once they have run; None before the first."""
+    __slots__ = (
+        "__weakref__",
+        "_journal",
+        "account",
+        "branches",
+        "budget",
+        "busy",
+        "caller",
+        "cancel_reason",
+        "cancelled_at",
+        "deadline",
+        "lanes",
+        "name",
+        "numbered",
+        "on_cancel",
+        "on_done",
+        "on_quiescent",
+        "opened_mailbox",
+        "overdue_at",
+        "place",
+        "principal",
+        "scope",
+        "started_at",
+        "state",
+        "task",
+        "was_admitted",
+    )
+
+    def __init__(self, name: str, principal: str | None, deadline: float, journal: Journal | None = None) -> None:
+        self.name = name
+        self.principal = principal
+        self.deadline = deadline
+        """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
+        self._journal = journal
+        self.opened_mailbox: Mailbox | None = None
+        self.scope = trio.CancelScope()
+        self.cancel_reason: CancelReason | None = None
+        self.cancelled_at = math.inf
+        """When `cancel_reason` was set, on Trio's clock (seconds)."""
+        self.state: ActorState = RUNNING
+        self.busy = 1
+        """Number of busy lanes; the first is the body's, before its task first runs."""
+        self.branches = 0
+        self.budget: runtime.TokenBudget | None = None
+        """The tokens that all runs of its body share; None without a limit."""
+        self.place: Place | None = None
+        self.was_admitted = False
+        """It goes on with what an earlier actor began, and waits for a place that it lacks, as a parked one does."""
+        self.account: Account | None = None
+        """What it draws from the memory budget; closed at its end."""
+        self.numbered = 0
+        """How many questions its owner has numbered."""
+        self.on_quiescent: Callable[[], None] | None = None
+        """Called whenever the last busy lane stops being busy."""
+        self.on_cancel: Callable[[Actor], None] | None = None
+        """Called by `cancel`, before the scope is cancelled."""
+        self.on_done: Callable[[Actor, Outcome], None] | None = None
+        """Called once with the outcome; None afterwards."""
+        self.overdue_at = math.inf
+        """When it is stuck if it has not ended, on Trio's clock (seconds); set by `CleanupDeadlines` only."""
+        self.task: trio.lowlevel.Task | None = None
+        """The task that runs its body, while it does."""
+        self.caller: Hashable | None = None
+        """What it counts for in the limits that callers share; see `Quota`."""
+        self.started_at = math.inf
+        """When it was started, on Trio's clock (seconds)."""
+        self.lanes: dict[Lane, trio.lowlevel.Task | None] | None = None
+        """The lanes below the body that run now, oldest first, and their tasks, once they have run; None before the first."""
 
     @property
     def mailbox(self) -> Mailbox:
@@ -291,7 +318,6 @@ class Actor:
         return f"<Actor {self.name} {self.state.value} busy={self.busy} {self.mailbox!r}{reason}>"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
 
@@ -302,24 +328,44 @@ class Lane:
     the body and one more for each branch below it.
     """
 
-    actor: Actor
-    path: str = ""
-    parent: Lane | None = None
-    siblings: Siblings | None = None
-    depth: int = 0
-    scope: trio.CancelScope | None = None
-    """The scope of its timeout; None without one. It is cancelled by its deadline only."""
-    _open: int = 0
-    _joining: int = 0
-    _children: int = 0
-    _asked: int = 0
-    # Tuples and not sets: an empty one costs nothing, and few bodies name more than a handful.
-    _named: tuple[str, ...] = ()
-    _names: tuple[str, ...] = ()
-    unawaited: tuple[str, ...] = ()
-    """What its code has called and not awaited yet; see `check_awaited`."""
-    title: object = None
-    """What it runs, for people: a function, or a name. None for the body."""
+    __slots__ = (
+        "_asked",
+        "_children",
+        "_joining",
+        "_named",
+        "_names",
+        "_open",
+        "actor",
+        "depth",
+        "parent",
+        "path",
+        "scope",
+        "siblings",
+        "title",
+        "unawaited",
+    )
+
+    def __init__(
+        self, actor: Actor, path: str = "", parent: Lane | None = None, siblings: Siblings | None = None, depth: int = 0
+    ) -> None:
+        self.actor = actor
+        self.path = path
+        self.parent = parent
+        self.siblings = siblings
+        self.depth = depth
+        self.scope: trio.CancelScope | None = None
+        """The scope of its timeout; None without one. It is cancelled by its deadline only."""
+        self._open = 0
+        self._joining = 0
+        self._children = 0
+        self._asked = 0
+        # Tuples and not sets: an empty one costs nothing, and few bodies name more than a handful.
+        self._named: tuple[str, ...] = ()
+        self._names: tuple[str, ...] = ()
+        self.unawaited: tuple[str, ...] = ()
+        """What its code has called and not awaited yet; see `check_awaited`."""
+        self.title: object = None
+        """What it runs, for people: a function, or a name. None for the body."""
 
     def titled(self, title: object) -> Lane:
         """Say what the lane runs; return the lane."""

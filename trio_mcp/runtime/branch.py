@@ -31,7 +31,6 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
@@ -60,18 +59,20 @@ MAX_DEPTH = 32
 """How deep branches may nest."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Branch(Generic[T]):
     """A handle on one branch: `await branch.result()` inside the block, `branch.value` after it."""
 
-    _group: Branches
-    lane: Lane
-    _ended: bool = False
-    _outcome: Outcome[T] | None = None
-    _joining: int = 0
-    """Tasks that wait in `result`."""
-    _done: trio.Event | None = None
-    """Made for the first of them: most branches are only joined by the end of the block."""
+    __slots__ = ("_done", "_ended", "_group", "_joining", "_outcome", "lane")
+
+    def __init__(self, group: Branches, lane: Lane) -> None:
+        self._group = group
+        self.lane = lane
+        self._ended = False
+        self._outcome: Outcome[T] | None = None
+        self._joining = 0
+        """Tasks that wait in `result`."""
+        self._done: trio.Event | None = None
+        """Made for the first of them: most branches are only joined by the end of the block."""
 
     async def result(self) -> T:
         """Wait for the branch to end and return its value. A cancel while waiting leaves the branch running.
@@ -123,20 +124,22 @@ class Branch(Generic[T]):
         return f"<Branch {self.lane.path} {state}>"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Branches:
     """A group of branches of one lane; an async context manager that ends when all of them have."""
 
-    lane: Lane
-    failed_at: float = math.inf
-    """See `Siblings`."""
-    cancelled: bool = False
-    """Whether it was cancelled from within: by `cancel`, or because something in it failed."""
-    _waiters_woken: bool = False
-    _opened: AbstractAsyncContextManager[trio.Nursery, bool | None] = field(default_factory=trio.open_nursery)
-    _nursery: trio.Nursery | None = None
-    _running: int = 0
-    _waiting: bool = False
+    __slots__ = ("_nursery", "_opened", "_running", "_waiters_woken", "_waiting", "cancelled", "failed_at", "lane")
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.failed_at = math.inf
+        """See `Siblings`."""
+        self.cancelled = False
+        """Whether it was cancelled from within: by `cancel`, or because something in it failed."""
+        self._waiters_woken = False
+        self._opened: AbstractAsyncContextManager[trio.Nursery, bool | None] = trio.open_nursery()
+        self._nursery: trio.Nursery | None = None
+        self._running = 0
+        self._waiting = False
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._opened.__aenter__()

@@ -106,16 +106,18 @@ class Mailbox:
         return f"<Mailbox open={list(self._slots)}>"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Slot(Generic[T]):
     """One awaited answer. `await slot.take()` waits for it; `slot.give_up()` closes a slot that will not be taken."""
 
-    _mailbox: Mailbox
-    key: str
-    _type: type[T]
-    _on_settled: Callable[[], None] | None
-    _outcome: Outcome[T] | None = None
-    _task: trio.lowlevel.Task | None = None
+    __slots__ = ("_mailbox", "_on_settled", "_outcome", "_task", "_type", "key")
+
+    def __init__(self, mailbox: Mailbox, key: str, answer_type: type[T], on_settled: Callable[[], None] | None) -> None:
+        self._mailbox = mailbox
+        self.key = key
+        self._type = answer_type
+        self._on_settled = on_settled
+        self._outcome: Outcome[T] | None = None
+        self._task: trio.lowlevel.Task | None = None
 
     @property
     def task(self) -> trio.lowlevel.Task | None:

@@ -19,7 +19,6 @@ import itertools
 import os
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar, cast
 
@@ -150,14 +149,16 @@ class ThreadLimiter:
         return f"<ThreadLimiter {self.statistics()}>"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ThreadShare:
     """The limiter that `trio.to_thread` takes for one thread: it counts for its caller until its function returns."""
 
-    limiter: FairLimiter
-    abandoned_of: dict[Hashable | None, int]
-    caller: Hashable | None
-    is_abandoned: bool = False
+    __slots__ = ("abandoned_of", "caller", "is_abandoned", "limiter")
+
+    def __init__(self, limiter: FairLimiter, abandoned_of: dict[Hashable | None, int], caller: Hashable | None) -> None:
+        self.limiter = limiter
+        self.abandoned_of = abandoned_of
+        self.caller = caller
+        self.is_abandoned = False
 
     async def acquire_on_behalf_of(self, _borrower: object) -> None:
         """Take a thread, or wait for one."""
@@ -279,7 +280,6 @@ def total_statistics(limiters: Iterable[ThreadLimiter]) -> ThreadStatistics:
 # A limited number of places for which callers wait: who waits longest is next, unless it has its share.
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Waiter:
     """One that waits for a place.
 
@@ -287,9 +287,12 @@ class Waiter:
         turn: the lowest is next; the first part is 0 for one that waits ahead of others.
     """
 
-    caller: Hashable | None
-    turn: tuple[int, int]
-    lot: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
+    __slots__ = ("caller", "lot", "turn")
+
+    def __init__(self, caller: Hashable | None, turn: tuple[int, int]) -> None:
+        self.caller = caller
+        self.turn = turn
+        self.lot = trio.lowlevel.ParkingLot()
 
 
 class FairLimiter:
