@@ -45,7 +45,7 @@ test: compiled  ## run the tests in memory, and one conversation over each wire
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(IN_MEMORY)
 
 # Versions of Python differ in which code works, and not in what it does with which data: so every test and every rule of the contract
-# runs, but no more than four cases of a test, and ten examples of a property. A second run of all cases would find the same.
+# runs, but only the first and the last case of a test, and ten examples of a property.
 test-pythons: | $(BIN)/python  ## run the tests in memory on a newer CPython, in a Debian of its own (root and debootstrap have to be there)
 	TRIO_MCP_RUNS=10 $(BIN)/python tests/pythons/run.py $(PYTEST_FLAGS) $(IN_MEMORY) --few --hypothesis-profile few
 
