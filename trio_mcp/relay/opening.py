@@ -223,7 +223,7 @@ class HostLink(Link):
             return await self._opened(session)
         except (OtherEra, HandshakeRejected):
             # The connection goes on, and a message that is cut short would end it.
-            await session.flush()
+            await session.flush()  # noqa: ASYNC120  a cancel ends the connection, whatever the server said
             raise
 
     async def _opened(self, session: ClientSession) -> Dialect:

@@ -170,7 +170,7 @@ class WatchedChannel(MessageChannel):
         try:
             received = await self._channel.receive_many()
         except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            await self._wait_news()
+            await self._wait_news()  # noqa: ASYNC120  a cancel ends the relay, as this error does
             broke = None if isinstance(error, trio.EndOfChannel) else f"the connection broke: {error}"
             self.end(self._channel.close_reason or broke or "it closed the connection")
             raise

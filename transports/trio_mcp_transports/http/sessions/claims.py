@@ -163,7 +163,7 @@ class Claims:
             except SessionHeld as held:
                 if self.is_looked_for(held):
                     raise
-                await self._ask_for(session_id, held)
+                await self._ask_for(session_id, held)  # noqa: ASYNC120  a request that is cancelled needs no rejection
                 if seconds is None:
                     raise self._refusal(session_id, held) from None
             else:
