@@ -110,8 +110,7 @@ class Forwarding:
         """Return the error for a host whose request the server has answered with an error, or not at all."""
         if isinstance(error, PeerError):
             return ErrorDetail(error.code, error.message, error.data, error.more)
-        why = self.why_lost()
-        return ErrorDetail(INTERNAL_ERROR, str(error) if why is None else f"{self._name} has gone: {why}")
+        return ErrorDetail(INTERNAL_ERROR, f"{self._name} has gone: {self.why_lost() or error}")
 
     @property
     def unread(self) -> UnknownMethods:
@@ -178,7 +177,8 @@ class Forwarding:
         """Return the result of a handshake that is sent once more, as a gateway does it."""
         if self._handshake is None:
             raise RemoteProtocolError("the server has no sessions", code=METHOD_NOT_FOUND)
-        if params != self._handshake[0]:
+        # What `_meta` says belongs to the request and not to the session.
+        if without_meta(params) != without_meta(self._handshake[0]):
             raise RemoteProtocolError("this session is initialized already, with other params", code=INVALID_REQUEST)
         return self._handshake[1]
 
@@ -473,3 +473,8 @@ class UnreadQuestions(Handlers):
 def failure_text(error: Exception, what: str) -> str:
     """Return why there is no answer of the server: its rejection as it is, which names the server, or else what happened."""
     return str(error) if isinstance(error, RequestRejected) else f"{what}: {error}"
+
+
+def without_meta(params: JsonObject) -> JsonObject:
+    """Return params without what is about their request alone."""
+    return {name: value for name, value in params.items() if name != "_meta"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
+from ..base.checks import nearest_name
 from ..base.named_tuples import NamedTuple
 from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Unsealable, Vault
@@ -75,6 +76,8 @@ def check_known(given: str, found: Callable[[], Sequence[str]], name: str) -> No
     """Raise `ConfigurationError` if a namespace that has nothing is not one of those that are found."""
     spaces = sorted(found())
     if spaces and given not in spaces:
+        likely = nearest_name(given, spaces)
+        spaces = spaces if likely is None else [likely, *(each for each in spaces if each != likely)]
         known = ", ".join(map(repr, spaces[:MOST_NAMED]))
         more = f" and {len(spaces) - MOST_NAMED} more" if len(spaces) > MOST_NAMED else ""
         raise ConfigurationError(f"{name} has nothing in the namespace {given!r}; it has {known}{more}")

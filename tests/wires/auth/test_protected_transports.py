@@ -94,7 +94,6 @@ INITIALIZE = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
     b'"clientInfo":{"name":"host","version":"1"}}}\n'
 )
-LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
 DISCOVER = (
     json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": modern_meta()}}).encode()
     + b"\n"
@@ -102,7 +101,7 @@ DISCOVER = (
 
 
 @pytest.mark.parametrize(
-    "messages", [[INITIALIZE], [INITIALIZE, LIST], [DISCOVER]], ids=["handshake", "list", "modern"]
+    "messages", [[INITIALIZE], [INITIALIZE, INITIALIZE], [DISCOVER]], ids=["handshake", "handshake again", "modern"]
 )
 async def test_a_proxy_without_a_login_names_the_command_to_its_host_and_its_user(
     messages: list[bytes], tmp_path: Path

@@ -16,6 +16,7 @@ import trio
 from trio_mcp import ToolError
 from trio_mcp.cli.commands import demo
 from trio_mcp.runtime import Actor, ActorState
+from trio_mcp.runtime.supervisor import CANCEL_GRACE
 from trio_mcp.session import Service
 from trio_mcp_transports.http import HttpLimits
 
@@ -48,7 +49,7 @@ async def deserted() -> str:
 
 
 def expire(actor: Actor, ttl: float) -> None:
-    left = actor.scope.deadline - trio.current_time()
+    left = min(actor.scope.deadline, actor.overdue_at - CANCEL_GRACE) - trio.current_time()
     if left > ttl:
         raise ToolError(f"{actor} would wait for {left:g} seconds")
     actor.scope.deadline = trio.current_time()

@@ -163,7 +163,10 @@ async def test_stdio_ignores_the_options_and_logs_that_it_does() -> None:
     assert "HTTP options" in record["message"]
 
 
-RUN = "import sys\nfrom trio_mcp import HttpOptions, Server, Tls\nServer('shop', http=HttpOptions(%s)).run('http', port=%d)\n"
+RUN = (
+    "import sys\nfrom trio_mcp import HttpOptions, Server\nfrom trio_mcp.http import Tls\n"
+    "Server('shop', http=HttpOptions(%s)).run('http', port=%d)\n"
+)
 
 
 def run(values: str, port: int) -> subprocess.CompletedProcess[str]:
@@ -229,7 +232,8 @@ async def test_the_command_serves_with_a_certificate_and_an_encrypted_key(
 def test_the_command_tells_of_a_missing_certificate_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "app.py"
     file.write_text(
-        "from trio_mcp import HttpOptions, Server, Tls\nserver = Server('s', http=HttpOptions(tls=Tls('/no/cert')))\n"
+        "from trio_mcp import HttpOptions, Server\nfrom trio_mcp.http import Tls\n"
+        "server = Server('s', http=HttpOptions(tls=Tls('/no/cert')))\n"
     )
     command = [sys.executable, "-m", "trio_mcp", "serve", str(file), "--port", "0"]
     done = subprocess.run(command, env={**os.environ, **IMPORTS}, capture_output=True, text=True, timeout=START)
