@@ -117,7 +117,7 @@ class WaitingRequest:
 
 
 class Waiting(NamedTuple):
-    """A message of the host that came before the server was reached; `request` is None for what is no request."""
+    """A message of the host that came before the server was reached; `request` is None unless it is a request."""
 
     envelope: Envelope[Received]
     outbox: Outbox[Envelope]

@@ -297,7 +297,7 @@ class Account:
     _thread: int = 0
 
     def keep(self, most: int) -> None:
-        """Keep up to so many bytes of what its calls give back, until it is closed or half of the budget is drawn.
+        """Keep up to `most` bytes of what its calls give back, until it is closed or half of the budget is drawn.
 
         To count the bytes of each call takes longer than to pass them from one call to the next. It is for the only connection
         of a process: no other one could use them.
