@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
+from unittest.mock import patch
 
 import trio
 from jsonschema import ValidationError
@@ -19,6 +20,8 @@ from talk import Talk
 from trio.testing import wait_all_tasks_blocked
 from wire_oracle import general_definition, result_definition
 
+from trio_mcp.base.logs import SHARED_LINES, RepeatedRecords, peer_logger
+from trio_mcp.protocol import shown_text
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.session import ServiceStatistics
@@ -27,6 +30,8 @@ TURNS = 60
 """Turns of the event loop that a bystander's call may take."""
 RECORDS_OF_A_KIND = 3
 """Warnings of one kind about one connection: the first one, one at the end, and one more for the whole service."""
+PROTOCOL = "trio_mcp.protocol"
+"""The logger of what reads and writes JSON."""
 RECORD_CHARACTERS = 8_000
 
 
@@ -193,7 +198,7 @@ class Records(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
-        self._kinds: Counter[str] = Counter()
+        self._kinds: Counter[tuple[str, str]] = Counter()
         self._wrong: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -201,13 +206,19 @@ class Records(logging.Handler):
         if len(text) > RECORD_CHARACTERS or re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text):
             self._wrong.append(text)
         if record.levelno >= logging.WARNING:
-            self._kinds[str(record.msg)] += 1
+            self._kinds[record.name, str(record.msg)] += 1
         if record.levelno >= logging.ERROR:
             self._wrong.append(logging.Formatter().format(record))
 
     def check(self, connections: int = 1) -> None:
         check(not self._wrong, "an error, a long record, or control characters in the log", *self._wrong[:3])
-        many = {kind: count for kind, count in self._kinds.items() if count > RECORDS_OF_A_KIND * connections}
+        # What reads and writes JSON knows no connection. Its records are limited over all of them.
+        limits = {PROTOCOL: SHARED_LINES}
+        many = {
+            kind: count
+            for kind, count in self._kinds.items()
+            if count > limits.get(kind[0], RECORDS_OF_A_KIND * connections)
+        }
         check(not many, "the log was filled", many)
 
 
@@ -218,8 +229,11 @@ def records() -> Iterator[Records]:
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
+    # Each case begins with the whole of what all connections may log in a minute, so that one that fails does so again.
+    of_all = RepeatedRecords(peer_logger(PROTOCOL), lines=SHARED_LINES)
     try:
-        yield handler
+        with patch.object(shown_text, "records", of_all):
+            yield handler
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)

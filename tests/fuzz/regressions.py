@@ -15,6 +15,7 @@ HELLO = Step(
 )
 OPEN = Step(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 ASK = Step(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{}}}')
+HALF = Step(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9,"reason":"\\ud800"}}')
 MODERN_META = (
     b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}'
 )
@@ -56,4 +57,5 @@ REGRESSIONS: dict[str, ServerCase | ClientCase] = {
             Step(b'{"jsonrpc":"2.0","id":99,"result":{"action":"decline"}}'),
         ),
     ),
+    "halves of characters on one connection": ServerCase("memory", (HELLO, OPEN, *[HALF] * 6)),
 }
