@@ -15,6 +15,9 @@ PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" 
 # Tests over wires differ most in how long they take: what a worker has left is shared.
 WIRES_FLAGS ?= $(if $(PYTEST_FLAGS),$(PYTEST_FLAGS) --dist worksteal)
 
+# Without bytecode each run of the tests compiles them anew, and each of hundreds of processes the package.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What `make test` runs.
 IN_MEMORY := --ignore=tests/wires --ignore=tests/long --ignore=tests/packages -m 'not wires and not long'
 
@@ -25,7 +28,7 @@ FUZZ_SECONDS ?= 120
 CHAOS_SECONDS ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cast dashboard test test-pythons pythons test-wires compiled packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint platforms licences audit clean
+.PHONY: help demo cast dashboard test test-pythons pythons test-wires packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint platforms licences audit clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -41,7 +44,7 @@ cast: $(STAMPS)/run  ## record the demonstration as docs/pictures/demo.svg
 dashboard: $(STAMPS)/bench $(STAMPS)/run  ## draw docs/pictures/dashboard.svg from a run of two minutes (prometheus has to be there)
 	PYTHONPATH=tests $(BIN)/python docs/pictures/dashboard.py
 
-test: compiled  ## run the tests in memory, and one conversation over each wire
+test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each wire
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(IN_MEMORY)
 
 # Versions of Python differ in which code works, and not in what it does with which data: so every test and every rule of the contract
@@ -52,12 +55,8 @@ test-pythons: | $(BIN)/python  ## run the tests in memory on a newer CPython, in
 pythons: | $(BIN)/python  ## make the Debian of `make test-pythons`, and install there what the tests need
 	$(BIN)/python tests/pythons/run.py --version
 
-test-wires: compiled  ## run the tests over real sockets, with real processes and with other peers
+test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real processes and with other peers
 	$(BIN)/python -m pytest $(WIRES_FLAGS) tests/wires -m 'not long'
-
-# Where `PYTHONDONTWRITEBYTECODE` is set, each of hundreds of processes would compile the package, which takes a third of its start.
-compiled: $(STAMPS)/dev
-	@$(BIN)/python -m compileall -q trio_mcp transports
 
 packages: $(STAMPS)/dev  ## build the wheel and the sdist, install each, and run it without the checkout (needs a package index)
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/packages
