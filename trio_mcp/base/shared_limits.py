@@ -82,7 +82,7 @@ AWAITED_PAGES: Final = SharedLimit("URL elicitations that calls wait for", 10_00
 LEFT_PAGES: Final = SharedLimit(
     "URL elicitations that nothing waits for and that may still be completed",
     10_000,
-    "the oldest of the caller is forgotten: to complete it does nothing",
+    "the oldest of the caller is forgotten: completing it does nothing",
 )
 FINISHED_CALLS: Final = SharedLimit(
     "finished calls whose results are kept for repeated requests",
@@ -99,7 +99,7 @@ KEYED_OUTCOMES: Final = SharedLimit(
     "outcomes of calls with idempotency keys",
     10_000,
     "the oldest of the caller is dropped: its repeat gets the error of an unknown outcome",
-    identity="a principal; all without one are one, which may have all",
+    identity="a principal; all callers without one count as one, which may have all",
 )
 KEYED_OUTCOME_BYTES: Final = SharedLimit(
     "bytes of outcomes of calls with idempotency keys",
@@ -110,7 +110,7 @@ KEYED_OUTCOME_BYTES: Final = SharedLimit(
 USED_KEYS: Final = SharedLimit(
     "idempotency keys of calls whose outcome is gone",
     100_000,
-    "the oldest of the caller is forgotten: what says that it repeats a call of this caller is not run for ten minutes",
+    "the oldest of the caller is forgotten: for ten minutes, what says it repeats a call of this caller is not run",
     identity=KEYED_OUTCOMES.identity,
 )
 STORED_OUTCOMES: Final = SharedLimit(
