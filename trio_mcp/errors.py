@@ -137,7 +137,7 @@ class PeerError(McpError):
         code: its error code.
         message: its text.
         data: its `data` member, or None.
-        more: its members that JSON-RPC does not define, and a `data` of null; None if it has none.
+        more: the members of the error that JSON-RPC does not define, and `data` if it is null; None if there are none.
     """
 
     def __init__(

@@ -155,7 +155,8 @@ class Client(TaskMethods):
             probe_timeout: seconds without a response after which the client assumes a legacy server. The server then has 30 more
                 seconds.
             cache: stores responses for as long as the server allows; several clients may share it. None caches nothing.
-            principal: cache partition for private responses; defaults to a digest of `headers`, or to their function or `auth`.
+            principal: cache partition for private responses; defaults to a digest of `headers`, or to `auth` or the function
+                that returns the headers.
             raise_exceptions: for tests with a server object: a call raises the unexpected exception of the server's function,
                 instead of returning or raising its error.
             max_handlers: handlers that run at once. A legacy server that asks more gets an error, a modern one waits.
@@ -317,8 +318,8 @@ class Client(TaskMethods):
                 checkers a union is not a type: the value of `returns=int | None` is an `object` to them, unless you write
                 `returns=cast("type[int | None]", int | None)`.
             raise_on_error: raise `ToolFailed` if the result is an error, as with `returns`.
-            task: run a tool as a task that may be one, at a server of 2025-11-25. A tool that must be one needs no `task=True`,
-                and a modern server decides by itself.
+            task: with a server of 2025-11-25, run the tool as a task if it allows that. A tool that must run as one needs no
+                `task=True`, and a modern server decides by itself.
             timeout: seconds for the whole call, questions included; without a limit by default.
             on_progress: a plain function, called with each report: `progress`, and `total` and `message` if they were sent.
             meta: more members for `_meta`.

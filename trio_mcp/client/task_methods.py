@@ -262,13 +262,14 @@ class TaskMethods(Listing):
 
         Args:
             returns: the type of the value that `result` returns, as of `call_tool`.
-            ttl: seconds for which the server keeps the task, from its start; by default, and under the extension, it decides.
+            ttl: seconds for which the server keeps the task, from its start. By default, and under the extension, the server
+                decides.
             timeout: seconds for the start, with the questions that come before it.
             meta: more members for `_meta`.
             max_rounds: how many times the tool may ask before its result (10 by default).
 
         Raises:
-            CapabilityError: the server has no tasks, or the tool runs as none; use `call_tool`.
+            CapabilityError: the server has no tasks, or the tool does not run as one; use `call_tool`.
 
         And the errors of `call_tool`. A cancel withdraws the request; if the task was started already, it goes on.
         """
@@ -302,7 +303,7 @@ class TaskMethods(Listing):
 
         Raises:
             CapabilityError: the server has no tasks.
-            ValueError: the id is none.
+            ValueError: the id cannot be that of a task.
         """
         check_str("task_id", task_id)
         check_str("tool", tool)

@@ -48,18 +48,19 @@ class RelayServer:
         backfill: what the proxy answers for a host that cannot.
         options: limits, times and keys of the service.
         max_sessions: how many sessions a transport with several hosts may open, each with its own connection to the server, and
-            how many WebSockets; transports with limits of their own for this read it unless they are given others.
+            how many WebSockets. A transport that has its own limits for this takes them from here, unless it is given others.
         name: of the server, for errors.
-        keeps_session: the session of a legacy host on a single channel goes on in another one of the server, when that has lost
-            it. The connection has to connect again by itself.
-        behind: what is known of the server, for serving without authentication.
-        leads_to: the server, as `words_of` returns it. A principal of a proxy of another name or server is another one.
+        keeps_session: when the server has lost the session of a legacy host on a single channel, continue in another session.
+            The connection that `connect` opens has to connect again by itself.
+        behind: what is known of the server, to decide whether the proxy may be served without authentication.
+        leads_to: the server, as `words_of` returns it. At a proxy with another name or server, the same principal is another
+            one.
 
     Raises:
         TypeError, ValueError: an option is invalid.
 
     Attributes:
-        failure: why the server has gone while a host on a single channel was connected; None if it has not.
+        failure: why the server was lost while a host on a single channel was connected; None if it was not.
     """
 
     lifespan_seconds = 5.0

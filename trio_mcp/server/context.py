@@ -155,12 +155,12 @@ class Context(ToolLooper, Generic[StateT_co]):
 
     @must_be_awaited("ctx.become_task")
     async def become_task(self) -> None:
-        """Go on as a task from here on, in a tool with `task="later"`: what it asked before was asked in the call itself.
+        """Continue this call as a task, in a tool with `task="later"`. What the tool asked before, it asked in the call itself.
 
-        Where the caller takes no task, or the call is one already, this does nothing. Else the caller gets the task, and the tool
-        runs once more from its beginning, in the task: answers and steps return at once what they did, up to here, and questions
-        that timed out raise so again. After such a question no request may be open: this then waits for the next one of the
-        client, as a question does.
+        Where the caller takes no task, or the call is one already, this does nothing. Otherwise the caller gets the task, and the
+        tool runs once more from its beginning, in the task. Up to here, questions and steps return at once what they returned
+        before, and a question that timed out raises `RequestTimeout` again. If no request of the client is open, as may be after
+        such a question, this waits for the next one, as a question does.
 
         Raises:
             RuntimeError: the tool has another `task=` than "later", or a branch or a step of it is running.

@@ -193,7 +193,7 @@ class Reporter:
 
     @must_be_awaited("ctx.status")
     async def status(self, message: str) -> None:
-        """Say how the work stands, in words for the user: what a task shows as its status message until the next call of this.
+        """Set the status message of a task, in words for the user; it is shown until the next call of this method.
 
         A call that is not a task has no status, and ignores it. Never put secrets in it: all who may ask for the task read it.
         """

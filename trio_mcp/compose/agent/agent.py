@@ -102,7 +102,8 @@ async def run_agent(
 
     Args:
         prompt: what the user says; None continues `messages` as they are.
-        clients: open clients, or groups of them. No two of their tools may have the same name; in a group they have none.
+        clients: open clients, or groups of them. No two of their tools may have the same name; a group never lists two with one
+            name.
         messages: the conversation so far, such as the `messages` of an earlier result.
         only: the names of the tools that the model gets, as the client or the group lists them; `*` and `?` stand for any
             characters. Or a function that returns whether it gets a tool.

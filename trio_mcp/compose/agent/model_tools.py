@@ -164,7 +164,7 @@ async def list_model_tools(
         LimitExceeded: the servers have too many tools.
         TypeError, ValueError: an argument is invalid.
 
-    What a list of a client raises is raised; a server of a group whose list fails is left out.
+    An error of a client that lists its tools is raised; in a group, a server whose list fails is left out.
     """
     calls = AgentCalls(approve, on_progress, tool_timeout, max_parallel, max_result)
     filter = ToolFilter(only, without)

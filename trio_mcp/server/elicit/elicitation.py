@@ -224,7 +224,7 @@ class Elicitation:
         Args:
             max_attempts: how often to ask altogether, from 1 to 100. After an answer that does not match the schema, the
                 question has the reason.
-            on_decline: "retry" asks a user who declined again, and returns the last `Declined`; "error" raises
+            on_decline: "retry" asks again after the user declined, and returns the last `Declined`; "error" raises
                 `ElicitationDeclined`; "return" returns `Declined`. A user who closes the question is never asked again.
             timeout: seconds for all attempts together.
 

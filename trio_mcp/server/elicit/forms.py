@@ -114,10 +114,10 @@ T_co = TypeVar("T_co", covariant=True)
 class Titled:
     """Labels for the choices of a form (SEP-1330).
 
-    They belong to a `Literal` or an `Enum` of strings, in the same order, or come with their values as a type of their own:
+    They label the values of a `Literal` or an `Enum` of strings, in the same order. Given with the values, they are a schema:
 
-    size: Annotated[Literal["s", "m"], Titled("Small", "Medium")]
-    await ctx.elicit("Which size?", Titled({"s": "Small", "m": "Medium"}))
+        size: Annotated[Literal["s", "m"], Titled("Small", "Medium")]
+        await ctx.elicit("Which size?", Titled({"s": "Small", "m": "Medium"}))
     """
 
     __slots__ = ("_titles", "choices")

@@ -60,7 +60,7 @@ class ToolLooper(Sampler):
         Raises:
             BranchLimit: the loop did not end within `timeout`, no tokens are left, or the branches nest too deep.
             LimitExceeded: an answer of the model has more than 100 calls; none of them ran.
-            LookupError: there is no tool of a name.
+            LookupError: `tools` has a name that no tool has.
             CapabilityError, LocalProtocolError, MalformedAnswer, PeerError, ProviderError: as from `sample`.
             TypeError, ValueError: an argument is wrong; raised by the call itself, or when the tools are read.
 
