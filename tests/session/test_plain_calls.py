@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 import trio
+from exported import Exported, attributes
 from hypothesis import example, given, strategies as st
-from peer import EVERYTHING, Json, modern_meta
+from opentelemetry import trace
+from peer import BOUND, EVERYTHING, Json, encoded, hello, modern_meta
 from talk import Talk, offering, talk_to
+from wires import WIRES, Step, Wire, connected
 
-from trio_mcp import CallHandler, CallRequest, CallResult, Server, ToolError
+from trio_mcp import CallHandler, CallRequest, CallResult, Context, Server, ToolError
 from trio_mcp.protocol.codec.models import PlainCall
 from trio_mcp.protocol.codec.reading import CODECS
 from trio_mcp.protocol.connection import RequestIn
@@ -23,7 +26,8 @@ from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, TASKS_EXTENSION
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import ToolSearch
 from trio_mcp.session import MessageFacts, make_session
-from trio_mcp.types import CallToolRequestParams, CallToolResult, TextContent
+from trio_mcp.testing import MockClient, tool_use
+from trio_mcp.types import CallToolRequestParams, CallToolResult, SamplingMessage, TextContent, ToolResultContent
 
 LONE = "\ud800"
 
@@ -92,7 +96,7 @@ def with_call_middleware(_folder: Path) -> Server:
 
 
 def with_tool_search(_folder: Path) -> Server:
-    server = Server("tester", tool_search=ToolSearch())
+    server = Server("tester", version="1", tool_search=ToolSearch())
     server.tool(echo)
     return server
 
@@ -101,7 +105,10 @@ def with_durable_store(folder: Path) -> Server:
     return offering(echo, store=f"sqlite://{folder}/calls.db", keys=KeyRing([bytes(32)]))
 
 
-@pytest.mark.parametrize("made", [with_message_middleware, with_call_middleware, with_tool_search, with_durable_store])
+WATCHED = (with_message_middleware, with_call_middleware, with_tool_search, with_durable_store)
+
+
+@pytest.mark.parametrize("made", WATCHED)
 async def test_what_looks_at_calls_sees_the_model_of_their_params(
     made: Callable[[Path], Server], tmp_path: Path
 ) -> None:
@@ -160,6 +167,41 @@ async def test_a_plain_call_of_a_tool_that_runs_as_a_task_becomes_one() -> None:
     assert result["resultType"] == "task"
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_tool_loop_in_a_plain_call_sees_the_results_of_its_tools_as_models(era: str) -> None:
+    seen: list[SamplingMessage] = []
+
+    async def loop(ctx: Context) -> str:
+        found = await ctx.run_tool_loop("Echo.", ["echo"])
+        seen.extend(found.messages)
+        return found.text
+
+    server = offering(echo, loop)
+    assert isinstance(await params_of(server), PlainCall)
+    client = MockClient(samples=[[tool_use("echo", text="hi")], "done"], era=era)
+    assert (await client.call((server, "loop"))).text == "done"
+    _, _, results, _ = seen
+    assert results.content == [ToolResultContent(tool_use_id="echo_1", content=[TextContent(text="hi")])]
+
+
+async def test_the_span_of_a_plain_call_shows_what_that_of_a_watched_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = Exported()
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", exported.provider)
+    plain, watched = [offering(echo, telemetry_content=True) for _ in "ab"]
+    watched.message_middleware(look)
+    assert isinstance(await params_of(plain), PlainCall)
+    for server in (plain, watched):
+        assert await text_of(server, "echo") == "hi"
+    exported.provider.shutdown()
+    of_plain, of_watched = [
+        {name: value for name, value in attributes(span).items() if name != "trio_mcp.process"}
+        for span in exported.named("tools/call echo")
+    ]
+    assert of_plain == of_watched
+    assert of_plain["gen_ai.tool.call.arguments"] == '{"text":"hi"}'
+    assert "hi" in str(of_plain["gen_ai.tool.call.result"])
+
+
 async def test_the_repeat_of_a_plain_call_with_a_key_gets_its_outcome() -> None:
     calls: list[str] = []
 
@@ -188,6 +230,64 @@ async def text_of(server: Server, name: str) -> str:
     async with talk_to(server) as talk:
         result = await talk.result(talk.leg(name, {"text": "hi"}))
     return str(result["content"][0]["text"])
+
+
+# every transport
+
+
+@pytest.mark.parametrize("is_modern", [False, True])
+@pytest.mark.parametrize("wire", WIRES)
+async def test_on_each_transport_what_looks_at_calls_sees_models(wire: str, is_modern: bool) -> None:
+    messages: dict[str, object] = {}
+    results: list[object] = []
+    server = offering(echo)
+    server.message_middleware(lambda message: messages.update({message.method: message.params}))
+
+    @server.middleware
+    async def passing(_call: CallRequest, handler: CallHandler) -> CallResult:
+        results.append(result := await handler())
+        return result
+
+    await heard_over(wire, server, is_modern)
+    assert isinstance(messages["tools/call"], CallToolRequestParams)
+    assert results == [CallToolResult(content=[TextContent(text="hi")])]
+
+
+@pytest.mark.parametrize("is_modern", [False, True])
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("made", WATCHED)
+async def test_on_each_transport_a_watched_call_gets_what_a_plain_one_gets(
+    made: Callable[[Path], Server], wire: str, is_modern: bool, tmp_path: Path
+) -> None:
+    plain = await heard_over(wire, offering(echo), is_modern)
+    assert plain["result"]["content"] == [{"type": "text", "text": "hi"}]
+    assert await heard_over(wire, made(tmp_path), is_modern) == plain
+
+
+async def heard_over(wire: str, server: Server, is_modern: bool) -> Json:
+    """Return the response to a call of `echo` over one of the transports."""
+    call: Json = {"name": "echo", "arguments": {"text": "hi"}}
+    async with connected(wire, server) as (_service, client):
+        if is_modern:
+            call["_meta"] = modern_meta(EVERYTHING)
+        else:
+            await client.send(Step(encoded({"id": 1, "method": "initialize", "params": hello()})))
+            await heard_from(client)
+            await client.send(Step(encoded({"method": "notifications/initialized"})))
+        await client.send(Step(encoded({"id": 2, "method": "tools/call", "params": call})))
+        response = await heard_from(client)
+        await client.close()
+    return response
+
+
+async def heard_from(client: Wire) -> Json:
+    """Return the one message that comes next."""
+    with trio.fail_after(BOUND):
+        while not (heard := client.heard()):
+            await trio.testing.wait_all_tasks_blocked(0.001)
+    (message,) = heard
+    assert isinstance(message, dict)
+    return message
 
 
 # the bytes
