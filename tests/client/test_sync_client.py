@@ -30,7 +30,7 @@ BOUND = 20.0
 
 NOT_SYNC = {"listen", "subscribe", "unsubscribe", "roots_changed", "start_tool", "task", "tasks", "new_channel"}
 """What is only useful beside something else that runs."""
-OF_CLIENT_ONLY = {"capabilities", "opened_in", "target", "transport_options", "open", "aclose", "connect"}
+OF_CLIENT_ONLY = {"capabilities", "target", "transport_options", "open", "aclose", "connect"}
 
 
 @pytest.fixture(params=["legacy", "modern"])

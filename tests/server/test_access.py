@@ -14,6 +14,7 @@ from trio_mcp import Caller, Context, Server
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Request
 from trio_mcp.protocol.revisions import REQUIRED_SCOPES
 from trio_mcp.session import Peer, ServiceOptions
+from trio_mcp.session.transport import facts_of
 
 Json = dict[str, Any]
 
@@ -287,7 +288,7 @@ async def test_a_transport_learns_which_scopes_a_request_lacks(method: str, para
 def test_the_scopes_of_all_items_are_known() -> None:
     server = library()
     server.add_tool(suggest, scopes=["of-a-tool"])
-    assert server.registry.scopes_by_item() == {
+    assert facts_of(server).scopes_by_item() == {
         "the tool suggest": {"of-a-tool"},
         "the prompt scoped": {"admin"},
         "the resource notes://scoped": {"admin"},

@@ -10,6 +10,7 @@ from naming import unnamed
 from one_tool import failure_of
 
 from trio_mcp import Caller, Client, Context, PeerError, Server, tool
+from trio_mcp.server.composing import as_mounted
 from trio_mcp.server.data.prompts import unknown_prompt
 from trio_mcp.server.other_names import MAX_KNOWN, meant
 from trio_mcp.server.tools.tool import MAX_LOOKED_AT
@@ -111,4 +112,4 @@ def test_another_thread_may_add_prompts_while_names_are_compared(
         return str([first, *names])
 
     monkeypatch.setattr("trio_mcp.server.other_names.nearest", nearest_while_changed)
-    assert "review" in str(unknown_prompt(server.registry.prompts, "revue", None))
+    assert "review" in str(unknown_prompt(as_mounted(server).registry.prompts, "revue", None))

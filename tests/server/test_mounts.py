@@ -36,6 +36,7 @@ from trio_mcp.http.authenticator import Authenticator
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 from trio_mcp.session import Peer
+from trio_mcp.session.transport import facts_of
 from trio_mcp.testing import MockClient, replay_tool, tool_use
 from trio_mcp.types import (
     EmbeddedResource,
@@ -501,7 +502,7 @@ async def test_lifespans_are_nested_and_each_server_has_one(mode: Any) -> None:
 
 def test_the_ends_of_all_lifespans_are_counted_where_a_process_is_ended_by_force() -> None:
     middle = desk_of(("n", notes()), lifespan=opening([]))
-    assert desk_of(("d", middle)).lifespan_seconds == 2 * LIFESPAN_EXIT_SECONDS
+    assert facts_of(desk_of(("d", middle))).lifespan_seconds == 2 * LIFESPAN_EXIT_SECONDS
 
 
 async def test_a_lifespan_that_fails_ends_the_outer_server_and_closes_the_others() -> None:
@@ -709,8 +710,7 @@ def add_item(server: Server, kind: str, name: str) -> None:
 
 
 def counts(server: Server) -> list[int]:
-    registry = server.registry
-    return [len(each) for each in (registry.tools, registry.prompts, registry.resources, registry.templates)]
+    return [len(each) for each in (server.tools, server.prompts, server.resources, server.resource_templates)]
 
 
 KINDS = ["tool", "prompt", "resource", "template"]
@@ -896,14 +896,14 @@ async def test_a_tool_error_of_a_mounted_tool_is_its_text() -> None:
 def test_other_arguments_than_a_prefix_and_a_server_are_answered_with_what_to_write(
     args: tuple[str, ...], options: dict[str, str]
 ) -> None:
-    outer, values = Server("outer"), {"other": Server("other")}
+    outer, values = Server("outer"), {"other": notes()}
     mount: Callable[..., None] = outer.mount
     with pytest.raises(TypeError, match=naming("Server.mount()", 'server.mount("weather", weather)', "FastMCP")):
         mount(*(values.get(each, each) for each in args), **{name: values.get(v, v) for name, v in options.items()})
-    assert list(outer.registry.mounts) == []
+    assert outer.tools == ()
 
 
 def test_the_arguments_of_mount_may_be_named() -> None:
     outer = Server("outer")
-    outer.mount(prefix="x", other=Server("other"))
-    assert [mount.prefix for mount in outer.registry.mounts] == ["x"]
+    outer.mount(prefix="x", other=notes())
+    assert {each.name.partition("_")[0] for each in outer.tools} == {"x"}

@@ -451,7 +451,7 @@ class Client(TaskMethods):
     # about the server
 
     @property
-    def opened_in(self) -> trio.lowlevel.TrioToken | None:
+    def _opened_in(self) -> trio.lowlevel.TrioToken | None:
         """The Trio run in which it is open, and in which alone it can be used."""
         return self._link.opened_in
 

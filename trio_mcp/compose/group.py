@@ -181,7 +181,7 @@ class ClientGroup(GroupListing):
     # servers
 
     @property
-    def opened_in(self) -> trio.lowlevel.TrioToken | None:
+    def _opened_in(self) -> trio.lowlevel.TrioToken | None:
         """The Trio run in which it is open, and in which alone it can be used."""
         return self._tasks.opened_in
 

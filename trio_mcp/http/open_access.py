@@ -6,15 +6,15 @@ caller would have what they give access to. What is mounted in a server, and wha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Final, cast
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
 
 import trio
 
 from ..base.logs import peer_logger
 from ..base.named_tuples import NamedTuple
 from ..errors import ConfigurationError
-from ..session.transport import authenticates, required_scopes
+from ..session.transport import authenticates, facts_of, required_scopes
 from ..types import Implementation
 
 logger = peer_logger("trio_mcp.http")
@@ -107,7 +107,7 @@ async def check_open_commands(server: object) -> list[str]:
 
 def warn_unusable(server: object) -> None:
     """Warn of what needs scopes in a server that is served without authentication: its callers have none."""
-    names = [*scopes_by_item(server)]
+    names = [*facts_of(server).scopes_by_item()]
     if names:
         shown = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if names[MAX_NAMED:] else "")
         logger.warning("these have scopes=, and cannot be used without authenticate=: %s", shown)
@@ -115,13 +115,7 @@ def warn_unusable(server: object) -> None:
 
 def scopes_of(server: object) -> frozenset[str]:
     """Return the scopes that the tools, resources and prompts of a server need."""
-    return frozenset[str]().union(*scopes_by_item(server).values())
-
-
-def scopes_by_item(server: object) -> Mapping[str, frozenset[str]]:
-    """Return the scopes of what needs some, by its name; nothing for a server of another project."""
-    found = getattr(getattr(server, "registry", None), "scopes_by_item", None)
-    return {} if found is None else cast("Callable[[], Mapping[str, frozenset[str]]]", found)()
+    return frozenset[str]().union(*facts_of(server).scopes_by_item().values())
 
 
 def all_within(server: object) -> Iterator[object]:
@@ -130,9 +124,7 @@ def all_within(server: object) -> Iterator[object]:
     while waiting:
         each = waiting.pop()
         yield each
-        mounts = getattr(getattr(each, "registry", None), "mounts", ())
-        inner = [*(mount.server for mount in mounts), behind_of(each).server]
-        for found in inner:
+        for found in (*facts_of(each).mounted, behind_of(each).server):
             if found is not None and id(found) not in known:
                 known.add(id(found))
                 waiting.append(found)

@@ -19,6 +19,7 @@ from ..errors import ToolError
 from ..server.server import Server
 from ..server.tool_options import ToolKeywords
 from ..server.values.callables import is_async
+from ..session.transport import facts_of
 from ..types import JsonObject
 from .calls import CredentialSource, OperationCaller
 from .documents import DocumentSource, load_document, parse_document
@@ -231,7 +232,7 @@ def add_document(
     report = OpenApiReport((), tuple(left_out))
     if options.get("strict", False) and report.impossible:
         raise OpenApiError(left_out_text(report.impossible))
-    if options.get("asyncio", server.runs_on_asyncio):
+    if options.get("asyncio", facts_of(server).on_asyncio):
         client, options = on_asyncio(client, options)
     offers = offers_of(plans, [each.operation for each in raw], client, base_url, options)
     register(server, offers)

@@ -20,10 +20,8 @@ from ..client.target import connectable, open_lasting_target
 from ..errors import AuthorizationError, Disconnected
 from ..protocol.revisions import IDEMPOTENCY_KEY, REPEAT_OF
 from ..runtime import Lane
-from ..server.composing import Composition
-from ..server.middleware import CallMiddleware
+from ..server.composing import Composition, MountedServer
 from ..server.mounts import MountPoint
-from ..server.registry import Registry
 from ..server.running import run_process, serve_over
 from ..session import (
     AnyChannel,
@@ -38,7 +36,7 @@ from ..types import Implementation, JsonValue, Model, RequestParams
 from .answers import Backfill
 from .host_links import Followed
 from .mirroring import Following, Mirror
-from .server import MAX_SESSIONS, RelayServer
+from .server import EXIT_SECONDS, MAX_SESSIONS, RelayServer
 from .upstream import behind_target, words_of
 
 logger = peer_logger("trio_mcp.relay")
@@ -163,32 +161,25 @@ class Proxy(RelayServer):
 
     # mounted in another server
 
-    @property
-    def registry(self) -> Registry:
-        """What the server listed when it was last asked; empty before an outer server is served."""
-        return self._mirror.registry
+    def _facts(self) -> MountedServer:
+        return MountedServer(
+            lifespan_seconds=EXIT_SECONDS,
+            scopes_by_item=self._mirror.registry.scopes_by_item,
+            registry=self._mirror.registry,
+            add_outer=self._add_outer,
+            open=self._follow,
+            wait_ready=self._wait_ready,
+            offers_within=self._offers_within,
+            follower=self._follower,
+        )
 
-    @property
-    def layers(self) -> Sequence[CallMiddleware]:
-        """No middleware: the server has its own, where it is."""
-        return ()
-
-    @property
-    def threads(self) -> None:
-        """No threads: the functions run at the server."""
-        return
-
-    def check_mountable(self) -> None:
-        """Every proxy can be mounted."""
-
-    def add_outer(self, mount: MountPoint, outer: Composition, /) -> None:
-        """Note a server in which it is mounted."""
+    def _add_outer(self, mount: MountPoint, outer: Composition) -> None:
         # The name of a command is its last word, which may say little.
         self._mirror.left_out.whose = mount.source
         self._outer.append((mount, outer))
 
     @asynccontextmanager
-    async def open_mounted(self) -> AsyncIterator[Following]:
+    async def _follow(self) -> AsyncIterator[Following]:
         """Connect to the server, and follow its lists in the block."""
         bindings = self._bound([outer.identity.name for _, outer in self._outer])
         async with trio.open_nursery() as nursery:
@@ -200,7 +191,7 @@ class Proxy(RelayServer):
             finally:
                 nursery.cancel_scope.cancel()
 
-    async def wait_ready(self, state: object, /) -> None:
+    async def _wait_ready(self, state: object) -> None:
         """Wait until the lists have been read, for `START_SECONDS` at most."""
         assert isinstance(state, Following)
         with trio.move_on_after(START_SECONDS):
@@ -209,11 +200,11 @@ class Proxy(RelayServer):
         if not state.has_failed:
             logger.warning("%s has not answered yet: what it offers is added when it does", self._mirror.left_out.whose)
 
-    def offers_within(self, outer: CallOffers, options: ServiceOptions, state: object, /) -> CallOffers:  # noqa: ARG002
+    def _offers_within(self, outer: CallOffers, _options: ServiceOptions, state: object) -> CallOffers:
         """Return what its calls use of what is offered: the connections to the server."""
         return replace(outer, state=state)
 
-    def follower(self, state: object, /) -> Followed:
+    def _follower(self, state: object) -> Followed:
         """Return what subscribes to resources at the server."""
         assert isinstance(state, Following)
         return state.links.followed

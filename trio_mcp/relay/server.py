@@ -27,6 +27,7 @@ from ..session import (
 )
 from ..session.event_loop import check_event_loop
 from ..session.service import Offers
+from ..session.transport import ServerFacts
 from ..types import Implementation, ServerCapabilities
 from .answers import Answers, Backfill
 from .bindings import Bindings, audience_of
@@ -38,6 +39,10 @@ NAME = "trio-mcp backfill"
 NOTHING_KNOWN: Final = Behind()
 MAX_SESSIONS: Final = 100
 """Sessions of a proxy with several hosts: for each it may start a process."""
+
+
+EXIT_SECONDS: Final = 5.0
+"""Seconds that a shutdown may take longer: a server that ignores the end of its stdin, and SIGTERM, is killed after four."""
 
 
 class RelayServer:
@@ -62,9 +67,6 @@ class RelayServer:
     Attributes:
         failure: why the server was lost while a host on a single channel was connected; None if it was not.
     """
-
-    lifespan_seconds = 5.0
-    """Seconds that a shutdown may take longer: a server that ignores the end of its stdin, and SIGTERM, is killed after four."""
 
     def __init__(
         self,
@@ -155,6 +157,9 @@ class RelayServer:
         if self._ring is None:
             self._ring = self.options.keys or KeyRing.from_environment() or KeyRing.random()
         return Bindings(self._ring, audience_of(self.identity.name, self._leads_to, outer))
+
+    def _facts(self) -> ServerFacts:
+        return ServerFacts(lifespan_seconds=EXIT_SECONDS)
 
     def _on_lost(self, why: str | AuthorizationError) -> None:
         self.failure = why

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, cast
 
@@ -15,13 +15,14 @@ from .. import server
 from ..base.checks import check_str, mistake
 from ..base.named_tuples import NamedTuple
 from ..runtime import ThreadLimiter
+from ..session import MessageMiddleware
 from ..session.calls.services import CallOffers
 from ..session.options import ServiceOptions
 from ..session.subscriptions import Follower
-from ..session.transport import authenticates, required_scopes
+from ..session.transport import ServerFacts, authenticates, facts_of, required_scopes
 from ..types import Implementation
-from .registration import Registration
 from .registry import Registry
+from .routing import Routing, routes_below
 
 if TYPE_CHECKING:
     from ..http import HttpRoute
@@ -44,49 +45,48 @@ class Mountable(Protocol):
         """Its name, for errors."""
         ...
 
-    @property
-    def registry(self) -> Registry:
-        """What it offers, now and later."""
+    def _facts(self) -> MountedServer:
+        """Return how the servers use it in which it is mounted."""
         ...
 
-    @property
-    def layers(self) -> Sequence[server.CallMiddleware]:
-        """Its middleware, the outermost first."""
-        ...
 
-    @property
-    def threads(self) -> ThreadLimiter | None:
-        """Where its plain functions run; None without any."""
-        ...
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MountedServer(ServerFacts):
+    """A server as those use it in which it is mounted.
 
-    @property
-    def lifespan_seconds(self) -> float:
-        """How long its end may take."""
-        ...
+    Attributes:
+        registry: what it offers, now and later.
+        layers: its middleware, the outermost first.
+        message_middleware: with any, it cannot be mounted.
+        threads: where its plain functions run; None without any.
+        add_outer: notes a server in which it is mounted, which its changes are to be announced to.
+        open: enters its lifespan for one service; the value is its state there.
+        wait_ready: waits, for a bounded time, until it knows what it offers; None if it always does. It takes the state.
+        offers_within: returns what it offers to its own calls: all of the outer one's, apart from what it has for itself. It
+            takes what the outer one offers, the options of the service, and the state.
+        follower: returns what subscribes to its resources when clients do; None if it announces all changes anyway. It takes the
+            state.
+    """
 
-    def check_mountable(self) -> None:
-        """Raise `ValueError` if it cannot be mounted."""
-        ...
+    registry: Registry
+    layers: Sequence[server.CallMiddleware] = ()
+    message_middleware: Sequence[MessageMiddleware] = ()
+    threads: ThreadLimiter | None = None
+    add_outer: Callable[[server.mounts.MountPoint, Composition], None]
+    open: Callable[[], AbstractAsyncContextManager[object]]
+    wait_ready: Callable[[object], Awaitable[None]] | None = None
+    offers_within: Callable[[CallOffers, ServiceOptions, object], CallOffers]
+    follower: Callable[[object], Follower] | None = None
 
-    def add_outer(self, mount: server.mounts.MountPoint, outer: Composition, /) -> None:
-        """Note a server in which it is mounted, which its changes are to be announced to."""
-        ...
 
-    def open_mounted(self) -> AbstractAsyncContextManager[object]:
-        """Enter its lifespan for one service; the value is its state there."""
-        ...
+def as_mounted(server: Mountable) -> MountedServer:
+    """Return how the servers use one in which it is mounted."""
+    return server._facts()  # noqa: SLF001  a protocol has no other word for what users should not call
 
-    async def wait_ready(self, state: object, /) -> None:
-        """Wait until it knows what it offers, for a bounded time."""
-        ...
 
-    def offers_within(self, outer: CallOffers, options: ServiceOptions, state: object, /) -> CallOffers:
-        """Return what it offers to its own calls: all of `outer`, apart from what it has for itself."""
-        ...
-
-    def follower(self, state: object, /) -> Follower | None:
-        """Return what subscribes to its resources when clients do; None if it announces all changes anyway."""
-        ...
+def is_mountable(value: object) -> bool:
+    """Return whether this is a server, or a proxy of one."""
+    return isinstance(facts_of(value), MountedServer)
 
 
 def with_mount_advice(mount: Callable[P, None]) -> Callable[P, None]:
@@ -99,14 +99,14 @@ def with_mount_advice(mount: Callable[P, None]) -> Callable[P, None]:
             given = signature.bind(*args, **options).arguments
         except TypeError as error:
             raise TypeError(f"{MOUNT_ADVICE} ({error})") from None
-        if hasattr(given["prefix"], "open_mounted"):
+        if is_mountable(given["prefix"]):
             raise TypeError(MOUNT_ADVICE)
         mount(*args, **options)
 
     return checked
 
 
-class Composition(Registration):
+class Composition(Routing):
     """The methods of a server that mount other servers in it."""
 
     identity: Implementation
@@ -141,10 +141,12 @@ class Composition(Registration):
             RuntimeError: this server is being served.
         """
         server.mounts.check_prefix(check_str("prefix", prefix))
-        if isinstance(other, type) or not hasattr(other, "open_mounted"):
+        mounted = facts_of(other)
+        if not isinstance(mounted, MountedServer):
             raise TypeError(mistake("mount()", "a Server, or a proxy of one", other))
         self._check_not_served("what is mounted")
-        other.check_mountable()
+        if mounted.message_middleware:
+            raise ValueError(f"{mounted.registry.owner} has message middleware: register that at the outer server")
         if authenticates(other) and not authenticates(self):
             raise ValueError(
                 f"the server {other.identity.name!r} authenticates its callers, and {self.identity.name!r} does not: mounted "
@@ -163,50 +165,31 @@ class Composition(Registration):
             prefix,
             other,
             other.identity.name,
-            lambda: other.layers,
-            other.registry.offers,
-            lambda uri: other.registry.reader_of_kept(uri) is not None,
+            mounted.layers,
+            mounted.registry.offers,
+            lambda uri: mounted.registry.reader_of_kept(uri) is not None,
             self._fulfilled,
         )
-        self._registry.mount(point, other.registry)
-        other.add_outer(point, self)
+        self._registry.mount(point, mounted.registry)
+        mounted.add_outer(point, self)
         self._declare()
 
-    @property
-    def registry(self) -> Registry:
-        """What it offers."""
-        return self._registry
-
-    @property
-    def layers(self) -> Sequence[server.CallMiddleware]:
-        """Its middleware, the outermost first."""
-        return self._middleware
-
-    @property
-    def threads(self) -> ThreadLimiter | None:
-        """Where its plain functions run."""
-        return self._threads
-
-    def add_outer(self, mount: server.mounts.MountPoint, outer: Composition, /) -> None:
-        """Note a server in which this one is mounted."""
+    def _add_outer(self, mount: server.mounts.MountPoint, outer: Composition) -> None:
         self._outer.append((mount, outer))
-
-    def check_mountable(self) -> None:
-        """Raise `ValueError` if it has message middleware, which would not run for what it offers elsewhere."""
-        if self._message_middleware:
-            raise ValueError(f"{self._registry.owner} has message middleware: register that at the outer server")
 
     def _check_search(self, other: Mountable) -> None:
         """Raise `ValueError` if the list of tools would become what the other server avoids; `Server` overrides it."""
 
     def _check_routes(self, routes: Sequence[HttpRoute]) -> None:
-        """Raise `ValueError` if custom routes collide with a path; `Server` overrides it."""
+        super()._check_routes(routes)
+        for mount, outer in self._outer:
+            outer._check_routes([route.below(mount.prefix) for route in routes])  # noqa: SLF001  it is of this class
 
     def _check_not_mounted(self, what: str) -> None:
         if self._outer:
-            _, outer = self._outer[0]
+            mount, outer = self._outer[0]
             raise RuntimeError(
-                f"{what} of {self._registry.owner}, which is mounted: register it at {outer.registry.owner}"
+                f"{what} of the server {mount.name!r}, which is mounted: register it at the server {outer.identity.name!r}"
             )
 
     def _outer_resource_updated(self, uri: str) -> None:
@@ -227,28 +210,19 @@ class Composition(Registration):
         return False
 
 
-def routes_below(prefix: str, mounted: object) -> list[HttpRoute]:
-    """Return the custom routes of a server, and of those that are mounted in it, as they are served below a prefix."""
-    routes: Sequence[HttpRoute] = getattr(getattr(mounted, "http", None), "routes", ())
-    return [route.below(prefix) for route in routes]
-
-
-def mounted_routes(registry: Registry) -> list[HttpRoute]:
-    """Return the custom routes of all servers that are mounted, however deep."""
-    return [route for mount in registry.mounts for route in routes_below(mount.prefix, mount.server)]
-
-
 @asynccontextmanager
 async def open_mounts(registry: Registry) -> AsyncIterator[dict[object, object]]:
     """Enter the lifespans of all servers that are mounted, however deep, each once; the value has their states."""
     states: dict[object, object] = {}
+    servers = all_servers(registry)
     async with AsyncExitStack() as stack:
-        for server in all_servers(registry):
-            states[server] = await stack.enter_async_context(server.open_mounted())
+        for server, mounted in servers.items():
+            states[server] = await stack.enter_async_context(mounted.open())
         # Together: each of them may be a server that is slow to start.
         async with trio.open_nursery() as nursery:
-            for server in all_servers(registry):
-                nursery.start_soon(server.wait_ready, states[server])
+            for server, mounted in servers.items():
+                if mounted.wait_ready is not None:
+                    nursery.start_soon(mounted.wait_ready, states[server])
         yield states
 
 
@@ -267,7 +241,7 @@ def mounted_offers(
     """Return what each mounted server offers to its own calls, by server and by prefix."""
     found: dict[object, CallOffers] = {}
     for mount, inner in registry.mounts.items():
-        own = server_of(mount).offers_within(outer, options, states[mount.server])
+        own = mounted_at(mount).offers_within(outer, options, states[mount.server])
         own = replace(own, mounted=mounted_offers(inner, own, options, states))
         found[mount.server] = found[mount.prefix] = own
     return found
@@ -305,29 +279,30 @@ class MountedFollower(NamedTuple):
 
 def followers_of(registry: Registry, states: Mapping[object, object]) -> Sequence[Follower]:
     """Return what lets mounted servers know of the resources that clients subscribe to; empty if none wants it."""
-    found = [(path, server_of(path[-1]).follower(states[path[-1].server])) for path, _ in all_mounts(registry)]
-    return [MountedFollower(path, follower) for path, follower in found if follower is not None]
+    return [
+        MountedFollower(path, follower(states[path[-1].server]))
+        for path, _ in all_mounts(registry)
+        if (follower := mounted_at(path[-1]).follower) is not None
+    ]
 
 
-def server_of(mount: server.mounts.MountPoint) -> Mountable:
-    """Return the mounted server."""
+def mounted_at(mount: server.mounts.MountPoint) -> MountedServer:
+    """Return how the server is used that is mounted here."""
     # Not the type of the attribute: items know their mounts, and a registry, which a server has, knows its items.
-    return cast("Mountable", mount.server)
+    return as_mounted(cast("Mountable", mount.server))
 
 
-def all_servers(registry: Registry) -> list[Mountable]:
-    """Return all servers that are mounted, however deep, each once."""
-    return list(dict.fromkeys(server_of(mount[-1]) for mount, _ in all_mounts(registry)))
+def all_servers(registry: Registry) -> dict[object, MountedServer]:
+    """Return all servers that are mounted, however deep, each once, and how they are used."""
+    return {path[-1].server: mounted_at(path[-1]) for path, _ in all_mounts(registry)}
 
 
 def seconds_of(registry: Registry) -> float:
     """Return how long the ends of all mounted servers may take."""
     # Each counts those that are mounted in it.
-    return sum(
-        server.lifespan_seconds for server in {mount.server: server_of(mount) for mount in registry.mounts}.values()
-    )
+    return sum(facts_of(server).lifespan_seconds for server in {mount.server for mount in registry.mounts})
 
 
 def threads_of(registry: Registry) -> list[ThreadLimiter]:
     """Return where the plain functions of all mounted servers run."""
-    return [server.threads for server in all_servers(registry) if server.threads is not None]
+    return [mounted.threads for mounted in all_servers(registry).values() if mounted.threads is not None]

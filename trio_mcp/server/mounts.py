@@ -56,7 +56,7 @@ class MountPoint(Namespace):
     Attributes:
         server: the mounted server, which is the key of its services.
         name: of that server.
-        layers: returns its middleware, the outermost first.
+        layers: its middleware, the outermost first.
         offers: returns whether it has a resource of this URI.
         keeps: returns whether a result of this URI is kept behind a proxy, and not by the outermost server.
         fulfilled: the client capabilities that its tools need not require, because the outer server has them.
@@ -64,7 +64,7 @@ class MountPoint(Namespace):
 
     server: object
     name: str
-    layers: Callable[[], Sequence[CallMiddleware]]
+    layers: Sequence[CallMiddleware]
     offers: Callable[[str], bool]
     keeps: Callable[[str], bool]
     fulfilled: frozenset[str]
@@ -153,7 +153,7 @@ class MountedBody:
         mounted: MountedCall[Model] = MountedCall(call, call.offers.mounted[mount.server])
         # All that a handler does with its call is in `MountedCall`: it reads its members, and sets none.
         view = cast("Call", mounted)
-        layers = tuple(mount.layers()) if target is not None else ()
+        layers = tuple(mount.layers) if target is not None else ()
         try:
             if target is None or not layers:
                 result = await self.run(view, place, *parent)

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Never, TypeAlias
 
 from .. import server
 from ..base.checks import check_instance, check_str, keyword_options, missing
@@ -34,9 +34,9 @@ from ..types import CacheScope, Icon, Model
 from .composing import (
     Composition,
     Mountable,
+    MountedServer,
     followers_of,
     mounted_offers,
-    mounted_routes,
     open_mounts,
     seconds_of,
     threads_of,
@@ -52,10 +52,8 @@ from .tools.own_tools import ServerTools
 from .tools.tool import Tool
 
 if TYPE_CHECKING:
-    from ..http import HttpHandler, HttpOptions, HttpRoute
+    from ..http import HttpOptions
     from ..types import Prompt, Resource, ResourceTemplate
-
-HttpHandlerT = TypeVar("HttpHandlerT", bound="HttpHandler")
 
 call_logger = logging.getLogger("trio_mcp.calls")
 
@@ -153,11 +151,7 @@ class Server(Composition, metaclass=AnsweredType):
         self.options = ServiceOptions() if options is None else check_service(options)
         self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
         self._asyncio = check_instance("asyncio", asyncio, bool, "True or False")
-        self._http = None if http is None else server.http_settings.check_http(http)
-        if self._http is not None:
-            self._http = server.http_settings.on_asyncio(self._http) if asyncio else self._http
-        self._http_routes: list[HttpRoute] = []
-        """Those that were added by `route`; shared with copies."""
+        self._take_http(http)
         self._running = RunningServices()
         self._add_middleware(middleware, message_middleware)
 
@@ -226,72 +220,9 @@ class Server(Composition, metaclass=AnsweredType):
         return tuple(each.model for each in self._registry.prompts)
 
     @property
-    def http(self) -> HttpOptions | None:
-        """How the server is served over HTTP, with its custom routes and those of mounted servers; None for the defaults."""
-        routes = [*self._http_routes, *mounted_routes(self._registry)]
-        return server.http_settings.with_routes(self._http, routes) if routes else self._http
-
-    @property
-    def lifespan_seconds(self) -> float:
-        """How long the ends of the lifespans may take; 0 without one. A transport that ends its process by force adds it."""
-        own = 0.0 if self._lifespan is None else LIFESPAN_EXIT_SECONDS
-        return own + seconds_of(self._registry)
-
-    @property
     def services(self) -> tuple[Service, ...]:
         """The running services, one for each `serve` or ASGI application; empty while nothing serves this server."""
         return tuple(self._running)
-
-    def route(
-        self,
-        path: str,
-        *,
-        methods: Sequence[str] = ("GET",),
-        public: bool = False,
-        max_body: int | None = None,
-        timeout: float | None = None,
-        asyncio: bool | None = None,
-    ) -> Callable[[HttpHandlerT], HttpHandlerT]:
-        """Register an async function as a custom HTTP route, beside MCP: `@server.route("/webhook", methods=["POST"])`.
-
-        The function takes a `trio_mcp.HttpRequest` and returns a `HttpResponse`. Host, Origin and credentials are checked as for
-        MCP. In a server in which this one is mounted the path is `/prefix/path`.
-
-        Args:
-            path: below the prefix under which the server is reached; an exact path.
-            methods: a route for GET takes HEAD too.
-            public: skip these checks: anyone who can reach the port may call it.
-            max_body: bytes of a request's body; by default 1 MiB.
-            timeout: seconds for the function; by default 30.
-            asyncio: run it on asyncio; by default as the server says.
-
-        Raises:
-            TypeError: the function is not async, or an option is of the wrong type.
-            ValueError: the path is that of MCP, of `/health` or `/ready`, or of another route; or it is not a path.
-            RuntimeError: the server is being served.
-        """
-
-        def add(handler: HttpHandlerT) -> HttpHandlerT:
-            self._check_not_served("a route")
-            settings = server.http_settings
-            body = settings.body_on_asyncio(handler) if (self._asyncio if asyncio is None else asyncio) else handler
-            route = settings.make_route(path, body, methods, public=public, max_body=max_body, timeout=timeout)
-            self._check_routes([route])
-            self._http_routes.append(route)
-            return handler
-
-        return add
-
-    def _check_routes(self, routes: Sequence[HttpRoute]) -> None:
-        if routes:
-            server.http_settings.with_routes(self.http, routes)
-            for mount, outer in self._outer:
-                outer._check_routes([route.below(mount.prefix) for route in routes])  # noqa: SLF001
-
-    @property
-    def runs_on_asyncio(self) -> bool:
-        """Whether its async functions run on asyncio, `authenticate` of a serving call too."""
-        return self._asyncio
 
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribe to a resource, or to a parent of its URI, that it has changed. Works in any thread.
@@ -380,7 +311,7 @@ class Server(Composition, metaclass=AnsweredType):
             return
         if self.options.keys is None:
             KeyRing.from_environment()
-        async with self.open_mounted() as state, open_mounts(self._registry) as states:
+        async with self._open_lifespan() as state, open_mounts(self._registry) as states:
             async with self._open_with(state, states, options, channel) as service:
                 yield service
 
@@ -454,8 +385,8 @@ class Server(Composition, metaclass=AnsweredType):
     def _check_search(self, other: Mountable) -> None:
         if isinstance(other, Server) and other._tool_search is not None and self._tool_search is None:  # noqa: SLF001
             raise ValueError(
-                f"{other.registry.owner} has a tool search, and {self._registry.owner} has none: it would list all of the tools. "
-                "Give the outer server tool_search=ToolSearch(), too"
+                f"the server {other.identity.name!r} has a tool search, and {self._registry.owner} has none: it would list all "
+                "of the tools. Give the outer server tool_search=ToolSearch(), too"
             )
 
     def _routes(
@@ -468,7 +399,22 @@ class Server(Composition, metaclass=AnsweredType):
 
     # mounted in another server
 
-    def open_mounted(self) -> AbstractAsyncContextManager[object]:
+    def _facts(self) -> MountedServer:
+        return MountedServer(
+            lifespan_seconds=(0.0 if self._lifespan is None else LIFESPAN_EXIT_SECONDS) + seconds_of(self._registry),
+            on_asyncio=self._asyncio,
+            mounted=[mount.server for mount in self._registry.mounts],
+            scopes_by_item=self._registry.scopes_by_item,
+            registry=self._registry,
+            layers=self._middleware,
+            message_middleware=self._message_middleware,
+            threads=self._threads,
+            add_outer=self._add_outer,
+            open=self._open_lifespan,
+            offers_within=self._offers_within,
+        )
+
+    def _open_lifespan(self) -> AbstractAsyncContextManager[object]:
         """Enter the lifespan for one service; its value is the state."""
         if self._lifespan is None:
             return nullcontext()
@@ -477,18 +423,12 @@ class Server(Composition, metaclass=AnsweredType):
             lifespan = partial(server.asyncio_bodies.open_on_asyncio, lifespan)
         return open_lifespan(lifespan, self.identity.name)
 
-    def offers_within(self, outer: CallOffers, options: ServiceOptions, state: object, /) -> CallOffers:
+    def _offers_within(self, outer: CallOffers, options: ServiceOptions, state: object) -> CallOffers:
         """Return what this server offers to its own calls in a service of another one, in which it is mounted."""
         # The model of the outer server is one for all, as its options are.
         prefers = outer.prefers_provider if self._sampling is None else self._sampling_prefer == "server"
         provider, tools = self._sampling or outer.provider, ServerTools(self._registry.tools, self._threads)
         return CallOffers(self._routes(options), state, provider, prefers, tools)
-
-    async def wait_ready(self, state: object, /) -> None:
-        """Return at once: what it offers is known."""
-
-    def follower(self, state: object, /) -> None:
-        """No follower: `resource_updated` announces the changes of all resources."""
 
     async def __call__(
         self,

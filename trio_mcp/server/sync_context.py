@@ -245,4 +245,4 @@ else:
         """
 
         __slots__ = ()
-        waits = True
+        _waits = True

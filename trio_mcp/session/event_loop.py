@@ -58,7 +58,7 @@ async def await_on_trio(function: Callable[[], Awaitable[T]], owner: object = No
     """Run a function on Trio, from asyncio or from Trio, and return what it returns.
 
     Args:
-        owner: if it is a client or a group, its `opened_in` is the Trio run that it belongs to.
+        owner: if it is a client or a group, its `_opened_in` is the Trio run that it belongs to.
 
     Raises:
         RuntimeError: neither Trio nor asyncio runs here, or the owner was opened elsewhere.
@@ -108,7 +108,7 @@ async def items_from_trio(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
 
 def check_owner(owner: object) -> None:
     """Raise `RuntimeError` if this was opened in another Trio run than this thread's."""
-    token: trio.lowlevel.TrioToken | None = getattr(owner, "opened_in", None)
+    token: trio.lowlevel.TrioToken | None = getattr(owner, "_opened_in", None)
     if token is not None and token is not trio.lowlevel.current_trio_token():
         raise RuntimeError("this client was opened in another event loop: open one there")
 

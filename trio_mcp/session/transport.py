@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from socket import socket
 from typing import Final, Literal, Never, Protocol, TypeAlias, cast
@@ -123,14 +124,34 @@ class SharedServer(ChannelServer, Protocol):
         """How its service runs."""
         ...
 
-    @property
-    def lifespan_seconds(self) -> float:
-        """How long its end may take, beyond what a shutdown always has."""
-        ...
-
     def open_service(self) -> AbstractAsyncContextManager[Service]:
         """Open the service that all connections share."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServerFacts:
+    """What the rest of this library knows of a server, and its users do not; the defaults are for one of another project.
+
+    Attributes:
+        lifespan_seconds: how long its end may take, beyond what a shutdown always has.
+        on_asyncio: whether its async functions run on asyncio, `authenticate` of a serving call too.
+        mounted: the servers that are mounted in it.
+        scopes_by_item: returns the scopes of what needs some, by its name.
+    """
+
+    lifespan_seconds: float = 0.0
+    on_asyncio: bool = False
+    mounted: Sequence[object] = ()
+    scopes_by_item: Callable[[], Mapping[str, frozenset[str]]] = dict
+
+
+def facts_of(server: object) -> ServerFacts:
+    """Return what this library knows of a server, of which it may know nothing."""
+    # Of the class: an object may have every attribute, such as one that calls a remote procedure.
+    make = getattr(type(server), "_facts", None)
+    found: object = None if make is None else make(server)
+    return found if isinstance(found, ServerFacts) else ServerFacts()
 
 
 def authenticates(server: object) -> bool:

@@ -12,6 +12,7 @@ from makers import MemoryEndpoint, MemoryMaker
 
 from trio_mcp import Server, proxy
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.server.composing import as_mounted
 from trio_mcp.server.mounts import MountPoint
 from trio_mcp.session import AnyChannel, Service, serve_channel
 from trio_mcp.testing.contract import Case, Stage, cases_of, lent_server
@@ -47,11 +48,12 @@ class MountedMaker(MemoryMaker):
             outer = Server(
                 "contract", version="1.0", instructions=inner.instructions, page_size=PAGE, options=inner.options
             )
+            mounted = as_mounted(inner)
             point = SameNames(
-                "x", inner, "contract", lambda: inner.layers, inner.registry.offers, lambda _uri: False, frozenset()
+                "x", inner, "contract", mounted.layers, mounted.registry.offers, lambda _uri: False, frozenset()
             )
-            outer.registry.mount(point, inner.registry)
-            inner.add_outer(point, outer)
+            as_mounted(outer).registry.mount(point, mounted.registry)
+            mounted.add_outer(point, outer)
             stage.measured_by(partial(gauges_of, outer))
             try:
                 async with outer.open_service() as service, trio.open_nursery() as nursery:
@@ -63,7 +65,7 @@ class MountedMaker(MemoryMaker):
 
 def forget_outer(inner: Server) -> None:
     """Let the next case mount a server that is lent to one after the other."""
-    registry = inner.registry
+    registry = as_mounted(inner).registry
     for catalog in (registry.tools, registry.prompts, registry.resources, registry.templates):
         catalog._followers.clear()  # noqa: SLF001
     inner._outer.clear()  # noqa: SLF001

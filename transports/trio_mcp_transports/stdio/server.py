@@ -46,7 +46,7 @@ from trio_mcp.base.systems import needs_posix
 from trio_mcp.base.values import one_line
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.session.calls.services import ONE_CLIENT
-from trio_mcp.session.transport import ChannelServer
+from trio_mcp.session.transport import ChannelServer, facts_of
 
 from ..hard_end import LONGEST, HardEnd, private_copy
 from ..signals import is_repeat, noticed_in_thread, signal_handlers, unignored_signals
@@ -182,7 +182,7 @@ async def serve(
         max_values: how many values one message may have (`JsonLimits.max_values`).
         write_deadline: seconds that one write may take; then the channel is broken, because the client does not read.
         shutdown_grace: seconds for clean-up before the process ends; if it takes longer, the process exits with status 1. The
-            end of the server's lifespan has its `lifespan_seconds` more.
+            end of the server's lifespan has its own time more.
         drain: seconds that requests have after the end of stdin to end, and be answered; then they are cancelled. There are none
             if stdout is closed or the parent is gone.
 
@@ -197,8 +197,7 @@ async def serve(
     # look like the parent.
     parent = os.getppid()
     tell_person(server)
-    # A `ChannelServer` that is not a `Server` may have no lifespan.
-    shutdown_grace += getattr(server, "lifespan_seconds", 0.0)
+    shutdown_grace += facts_of(server).lifespan_seconds
     log_ignored_options(server)
     # Outermost: putting stdin and stdout back flushes them, which may block, too.
     with HardEnd(HARD_END_STATUS) as hard_end, _take_over_stdio() as (wire_in, wire_out):

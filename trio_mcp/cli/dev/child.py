@@ -23,6 +23,7 @@ import trio
 from ...base.groups import UnwrappedErrors, first_leaf
 from ...server import Server
 from ...server.access import Restricted
+from ...server.composing import as_mounted
 from ...server.lifespan import LIFESPAN_NOTE
 from ...server.pages import Offer
 from ...server.registry import Registry
@@ -239,7 +240,7 @@ IDENTITY: Final = ("name", "version", "title", "description", "website_url", "ic
 
 def loaded(server: Server) -> Loaded:
     """Return what clients see of a server."""
-    registry = server.registry
+    registry = as_mounted(server).registry
     tools = server._listed_tools()  # noqa: SLF001
     lists = {
         "tools": digest([each.wire() for each in tools]),

@@ -20,6 +20,7 @@ from typing import Final, cast
 from ...base.checks import signature_of, written_annotations
 from ...base.groups import first_leaf
 from ...server import Server
+from ...server.composing import is_mountable
 from ...server.lifespan import LIFESPAN_NOTE
 from ...server.running import LOADS_ONLY, RunCalled
 from ...session.event_loop import asyncio_hint
@@ -278,7 +279,7 @@ def as_command(source: Path | str) -> str:
 def is_server(value: object) -> bool:
     """Return whether this is a `Server`, or a proxy of one, which is served in the same way."""
     # Not by its class: its module would load the client, which a server does without.
-    return isinstance(value, Server) or (not isinstance(value, type) and hasattr(value, "open_mounted"))
+    return is_mountable(value)
 
 
 def factories_in(module: ModuleType) -> list[str]:

@@ -340,7 +340,7 @@ def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arg
 
 def check_context(function: Callable[..., object], name: str, annotation: object) -> None:
     """Raise `TypeError` if an async function takes the context of a plain one: type checkers would miss each `await`."""
-    if is_async(function) and getattr(get_origin(annotation) or annotation, "waits", False):
+    if is_async(function) and getattr(get_origin(annotation) or annotation, "_waits", False):
         raise TypeError(
             f"{callable_name(function)}: an async function awaits the methods of its context: write `{name}: Context`"
         )

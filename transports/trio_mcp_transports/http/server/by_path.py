@@ -14,6 +14,7 @@ from trio_mcp.http.routes import HEALTH_PATH, READY_PATH, check_path
 from trio_mcp.server.http_settings import on_asyncio
 from trio_mcp.session import SharedServer
 from trio_mcp.session.event_loop import works_on_asyncio
+from trio_mcp.session.transport import facts_of
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import HttpRejection, check_access
@@ -70,7 +71,7 @@ def served_options(server: object, keywords: HttpKeywords, tls: Tls | None = Non
         if name != "event_store" and (name == "path" or value not in NOT_GIVEN)
     }
     options: HttpOptions = replace(options_of(server), **changes)  # type: ignore[arg-type]  # HttpOptions checks each
-    if "authenticate" in changes and getattr(server, "runs_on_asyncio", False):
+    if "authenticate" in changes and facts_of(server).on_asyncio:
         return on_asyncio(options)
     return options
 

@@ -22,6 +22,7 @@ from trio_mcp.http import Tls
 from trio_mcp.http.options import LOOPBACK
 from trio_mcp.session import SharedServer
 from trio_mcp.session.options import WORKPLACE
+from trio_mcp.session.transport import facts_of
 
 from ...hypercorn.config import GuardedConfig, guarded_config
 from ...hypercorn.connections import Connections, connections_of
@@ -148,7 +149,7 @@ async def serve_http(
             sockets=sockets,
             drain=hand_over + calls + clean_up,
             on_drain=partial(drain_app, app, calls, clean_up, connections_of(config)),
-            lifespan_seconds=sum(each.server.lifespan_seconds for each in app.apps.values()),
+            lifespan_seconds=sum(facts_of(each.server).lifespan_seconds for each in app.apps.values()),
             signals=signals,
             config=config,
             task_status=Announcement(app, scheme, task_status, announce=announce, opened=opened),
