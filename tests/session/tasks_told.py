@@ -360,7 +360,7 @@ class Told:
     def _check_failed(self, case: Case, text: str) -> None:
         """A call says that a step may have run if one may, and that it was lost if it must not be replayed."""
         work = self.world.work(case.number)
-        if "store of this server" in text or "not to be had" in text:
+        if "store of this server" in text or "what it had recorded" in text:
             assert self.is_late or self.is_forgiven, (case, text)
         elif "may have run" in text:
             # What became of it may not have been recorded.

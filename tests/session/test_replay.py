@@ -209,7 +209,7 @@ async def test_a_journal_that_is_too_large_to_travel_goes_to_the_store() -> None
 async def test_without_a_store_a_large_journal_is_lost_with_its_process() -> None:
     asked = await parked("big", [], max_state=500)
     async with process([], max_state=500) as (_, talk):
-        assert "not to be had" in await talk.failure(asked.retry(True, talk=talk))
+        assert "what it had recorded" in await talk.failure(asked.retry(True, talk=talk))
 
 
 async def test_a_step_that_cannot_be_kept_is_an_error_where_it_is_done() -> None:

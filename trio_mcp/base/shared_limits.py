@@ -59,7 +59,7 @@ TOOL_PLACES: Final = SharedLimit(
     "limit",
     optional=True,
 )
-TOOL_QUEUE: Final = SharedLimit("calls that wait for a place of one tool", 0, "-32000", "queue")
+TOOL_QUEUE: Final = SharedLimit("calls that wait until the limit of their tool lets them run", 0, "-32000", "queue")
 OPEN_TASKS: Final = SharedLimit(
     "open tasks",
     10_000,
@@ -91,7 +91,7 @@ FINISHED_CALLS: Final = SharedLimit(
 )
 FINISHED_BYTES: Final = SharedLimit("bytes of the results of finished calls", 64 * 1024 * 1024, FINISHED_CALLS.refusal)
 REPLAYED_STATES: Final = SharedLimit(
-    "states of earlier processes from which calls went on",
+    "request states of earlier processes that were continued here",
     10_000,
     "the oldest of the caller is forgotten: a copy of its request may run once more",
 )

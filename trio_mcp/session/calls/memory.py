@@ -332,7 +332,7 @@ class StatePayload:
                 f"process. {START_AGAIN}"
             )
         if self.dropped_bytes:
-            return f"This call was lost while it waited for an answer, and what it had learned is not to be had. {START_AGAIN}"
+            return f"This call was lost while it waited for an answer, and what it had recorded is lost. {START_AGAIN}"
         return None
 
 
