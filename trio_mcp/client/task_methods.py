@@ -40,9 +40,9 @@ class ClientTask(Generic[T_co]):
             print(change.status, change.status_message)
         result = await task.result()
 
-    What the task asks is answered, by the handlers of the client, while somebody awaits `result` or iterates. The task goes on
-    without that, until it asks. Every method raises `PeerError` if the server does not know the task, or no longer (its `ttl`
-    is over), and `Disconnected` if the connection ends; `client.task(id)` of another client picks the task up.
+    The handlers of the client answer what the task asks while somebody awaits `result` or iterates. Without that, the task goes
+    on until it asks. Every method raises `PeerError` if the server does not know the task, or no longer knows it because its
+    `ttl` is over, and `Disconnected` if the connection ends; `client.task(id)` of another client picks the task up.
     """
 
     def __init__(self, follower: Follower, read: Callable[[CallToolResult], T_co]) -> None:

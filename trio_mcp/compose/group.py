@@ -63,7 +63,7 @@ class ClientGroup(GroupListing):
             result = await group.call_tool("files_read", {"path": "notes.txt"})
 
     A tool or prompt of a server has the name `server_name` here, and a resource the URI `scheme://server/rest`. `group["files"]`
-    is the client of one server, which takes the names that the server gives.
+    is the client of one server, and takes the server's own names.
 
     A server that cannot be reached takes none of the others down: it is missing in the lists, and calls to it raise
     `ServerUnavailable`, while the group goes on connecting to it with growing delays. `states` and `on_state` say which servers

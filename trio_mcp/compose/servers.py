@@ -60,10 +60,10 @@ class GroupServer:
         target: what `Client.connect` takes.
         prefix: begins the names of its tools in the group; by default the name of the server. Empty for the names that they have
             at the server.
-        only: the tools to use, by the server's own names of them; all by default.
+        only: the tools to use, by the names that they have at the server; all by default.
         without: the tools not to use, in the same way.
         options: keyword arguments of `Client.connect`.
-        oauth: the client for logging in that a host's file names; it completes the `auth` of the group.
+        oauth: the OAuth client that the file of a host names for this server; used where the `auth` of the group names none.
     """
 
     target: Target

@@ -137,8 +137,8 @@ class HttpOptions:
     """How a server is served over HTTP; pass it as `Server(http=...)`.
 
     It counts wherever the server is served over HTTP or WebSocket: by `server.run("http")`, `serve_http`, `asgi_app` and
-    `trio-mcp serve`. An argument of the serving call replaces the value of the same name; `authenticate` can be replaced, and
-    never be dropped. The transports stdio and memory ignore all of it.
+    `trio-mcp serve`. An argument of the serving call replaces the value of the same name; `authenticate` can be replaced, but
+    not dropped. The transports stdio and memory ignore all of it.
 
     Attributes:
         authenticate: an async function from the headers of a request (names in lower case) to the principal, a `Caller`, or None
@@ -154,8 +154,8 @@ class HttpOptions:
         health_path: answers 200 while the process serves; None disables it.
         ready_path: answers 200 while the server takes new calls, and 503 before its lifespan has started and from the start of
             a drain; None disables it.
-        root_path: the path prefix under which a proxy publishes the server, such as "/tools". An ASGI server or an application
-            that this one is mounted in may name another one, which counts then.
+        root_path: the path prefix under which a proxy publishes the server, such as "/tools". If an ASGI server, or an
+            application in which this server is mounted, names another prefix, that one counts.
         trusted_proxies: the addresses, or networks, of proxies whose `Forwarded` and `X-Forwarded-*` headers are believed, such
             as "10.0.0.0/8"; "unix" for those that connect over a Unix socket.
         sessions: False serves legacy clients without sessions, so that any of several processes can serve each of their requests.

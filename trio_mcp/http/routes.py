@@ -108,9 +108,9 @@ class HttpRequest(Generic[StateT_co]):
         headers: by their names in lower case.
         body: at most `max_body` bytes of the route.
         caller: who sent it, with `principal`, `scopes` and `claims`; None without authentication, and on public routes.
-        client: the address of the client, as a trusted proxy reports it; None if it is unknown.
-        scheme: "http" or "https", likewise.
-        host: of the Host header, likewise.
+        client: the address of the client; None if it is unknown. A trusted proxy may report it, and the next two.
+        scheme: "http" or "https".
+        host: of the Host header.
         root_path: the prefix.
         state: what the server's lifespan opened.
     """

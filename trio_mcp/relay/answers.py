@@ -63,7 +63,7 @@ FAULT: Final = "the proxy has a fault"
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What a proxy answers with.
+    """What a proxy answers questions with, in place of its host.
 
     Args:
         provider: answers samples; None leaves them to the host.

@@ -53,13 +53,12 @@ class RelayServer:
         backfill: what the proxy answers for a host that cannot.
         options: limits, times and keys of the service.
         max_sessions: how many sessions a transport with several hosts may open, each with its own connection to the server, and
-            how many WebSockets. A transport that has its own limits for this takes them from here, unless it is given others.
+            how many WebSockets. A transport that has its own limits for this takes this number, unless it is given others.
         name: of the server, for errors.
-        keeps_session: when the server has lost the session of a legacy host on a single channel, continue in another session.
-            The connection that `connect` opens has to connect again by itself.
-        behind: what is known of the server, to decide whether the proxy may be served without authentication.
-        leads_to: the server, as `words_of` returns it. At a proxy with another name or server, the same principal is another
-            one.
+        keeps_session: whether the session of a legacy host on a single channel goes on in a new session of the server when the
+            server has lost the old one. The connection has to connect again by itself.
+        behind: what is known of the server; it decides whether the proxy may be served without authentication.
+        leads_to: the server, as `words_of` returns it. Principals of proxies that differ in name or server are different ones.
 
     Raises:
         TypeError, ValueError: an option is invalid.

@@ -42,7 +42,7 @@ CallResult: TypeAlias = CallToolResult | GetPromptResult | ReadResourceResult
 """What a tool, a prompt or a resource returns to the client."""
 
 CallHandler: TypeAlias = Callable[[], Awaitable[CallResult]]
-"""Runs the next middleware, or the body; raises what it raises. Each call of it runs it again.
+"""Runs the next middleware, or the body, and raises what that raises. Another call runs it again.
 
 Raises `RuntimeError` when its middleware has ended.
 """
@@ -68,7 +68,7 @@ class CallRequest:
         kind: "tool", "prompt" or "resource".
         name: the name of the tool or prompt, or the URI of the resource.
         arguments: as the client sent them; they have been validated. Empty for a resource.
-        ctx: the context of the call, to ask, to report, and for `ctx.request` and `ctx.state`.
+        ctx: the context of the call: with it a middleware can ask and report, and read `ctx.request` and `ctx.state`.
     """
 
     kind: CallKind

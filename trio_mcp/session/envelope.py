@@ -54,7 +54,7 @@ class Caller:
         claims: anything else that tools need to know, such as the claims of a token: a JSON object of at most 16 KiB.
 
     Raises:
-        TypeError, ValueError: an argument is none of that.
+        TypeError, ValueError: an argument is something else.
     """
 
     __slots__ = ("_claims", "principal", "scopes")

@@ -182,7 +182,7 @@ class File(Media):
         path: of a file, which is read after the function has returned.
         data: the bytes, in place of a path; with a `name`.
         name: the name to show; that of the file by default. A client never sees the folder.
-        mime_type: by default the one that the name shows.
+        mime_type: by default the one that belongs to the ending of the name.
         uri: by default `file:///` and the name.
 
     Raises:
