@@ -20,6 +20,9 @@ import yaml
 from serving import IMPORTS, SOON, START
 from store_servers import missing
 
+from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
+from trio_mcp_transports.hypercorn.serve import HARD_END_AFTER
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "docs" / "deploy"
 INSTRUCTIONS = {"FROM", "COPY", "RUN", "WORKDIR", "USER", "ENV", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL", "CMD"}
@@ -66,7 +69,7 @@ def test_the_unit_waits_longer_than_the_server_drains() -> None:
     unit = (DEPLOY / "trio-mcp.service").read_text()
     assert "Type=notify" in unit
     (stop,), (drain,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE), re.findall(r"--drain (\d+)", unit)
-    assert int(stop) > int(drain) + 5
+    assert int(stop) > int(drain) + HARD_END_AFTER + LIFESPAN_EXIT_SECONDS
 
 
 def test_nginx_takes_the_site(tmp_path: Path) -> None:
@@ -190,7 +193,7 @@ def test_kubernetes_waits_longer_than_the_pause_and_the_drain() -> None:
     _, pause = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     command = json.loads(of("CMD")[0])
     drain = int(command[command.index("--drain") + 1])
-    assert pod["terminationGracePeriodSeconds"] > int(pause) + drain + 5
+    assert pod["terminationGracePeriodSeconds"] > int(pause) + drain + HARD_END_AFTER + LIFESPAN_EXIT_SECONDS
 
 
 async def started(command: list[str], folder: Path) -> tuple[trio.Process, str]:
