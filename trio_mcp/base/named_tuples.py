@@ -1,21 +1,25 @@
 """Named tuples that are cheap to define: those of `typing` generate and compile their constructor when the class is created.
 
-That takes a million instructions for each class, and a server defines seventy on its start, most of which it makes no tuple of.
-Here the constructor is compiled when it is first called, and from then on it is the one of `collections.namedtuple`.
+That takes a million instructions for each class, and a server defines seventy on its start, most of which it makes few tuples of.
+Here the constructor is compiled when it has been called a few times, and from then on it is the one of `collections.namedtuple`.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import Counter, namedtuple
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 if TYPE_CHECKING:
     from typing import NamedTuple
 
 __all__ = ["NamedTuple"]
 
+FEW: Final = 10
+"""Calls of a constructor, the last of which compiles it; a wrong call does too, and raises what `namedtuple` raises."""
+
 _make_class: Any = namedtuple  # noqa: PYI024  the fields are known at run time only
+_calls = Counter[type]()
 # What it reads a field with, which is not public.
 _Field: Any = type(vars(_make_class("Named", "field"))["field"])
 
@@ -29,8 +33,13 @@ class _Named(tuple[Any, ...]):
     _field_defaults = cast("dict[str, object]", {})
 
     def __new__(cls, *values: object, **named: object) -> Self:
-        """Compile the constructor of the class that defines the fields, and call it."""
+        """Make a tuple; compile the constructor of the class that defines the fields if it was called often."""
         owner: Any = next(each for each in cls.__mro__ if "_fields" in vars(each))
+        _calls[owner] += 1
+        left, given = owner._fields[len(values) :], {**owner._field_defaults, **named}
+        is_right = len(values) + len(left) == len(owner._fields) and named.keys() <= {*left} <= given.keys()
+        if is_right and _calls[owner] < FEW:
+            return tuple.__new__(cls, (*values, *map(given.__getitem__, left)))
         made = _make_class(owner.__name__, owner._fields, defaults=owner._field_defaults.values())
         owner.__new__ = made.__new__
         new: Self = made.__new__(cls, *values, **named)
