@@ -8,7 +8,6 @@ themselves barely differ; what an older revision lacks inside a shape is in `cod
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
@@ -16,7 +15,6 @@ from typing import Final, TypeVar, cast
 
 from .. import types
 from ..base.named_tuples import NamedTuple
-from ..base.values import ComparedByFields
 from ..errors import RemoteProtocolError
 from ..types import ClientCapabilities, JsonObject, Model, ServerCapabilities
 from .jsonrpc import (
@@ -108,8 +106,7 @@ class TaskStyle(Enum):
     DECLARED = "declared"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Method(ComparedByFields):
+class MethodFields(NamedTuple):
     """A request or a notification of one revision.
 
     Attributes:
@@ -133,8 +130,12 @@ class Method(ComparedByFields):
     gate: str | None = None
     needs: str | None = None
     as_task: str | None = None
-    mode_names: Mapping[str, str] = field(default_factory=dict)
+    mode_names: Mapping[str, str] = MappingProxyType({})
     asks: bool = False
+
+
+class Method(MethodFields):
+    """A request or a notification of one revision, and its types, which are loaded when they are first needed."""
 
     @cached_property
     def params(self) -> type[Model]:
@@ -223,7 +224,7 @@ _SAMPLE = Method("sampling/createMessage", _S2C, "CreateMessageRequestParams", "
 _ROOTS = Method("roots/list", _S2C, "RequestParams", "ListRootsResult", "roots")
 _COMPLETE = Method("completion/complete", _C2S, "CompleteRequestParams", "CompleteResult")
 _ELICIT_FORM = Method("elicitation/create", _S2C, "ElicitRequestFormParams", "ElicitResult", "elicitation")
-_ELICIT = replace(_ELICIT_FORM, mode_names={"url": "ElicitRequestURLParams"})
+_ELICIT = _ELICIT_FORM._replace(mode_names={"url": "ElicitRequestURLParams"})
 _ELICITED = Method(
     "notifications/elicitation/complete", _S2C, "ElicitationCompleteNotificationParams", gate="elicitation.url"
 )
@@ -269,7 +270,7 @@ _2024_11_05 = Revision(
 
 _2025_03_26 = _2024_11_05._replace(
     name="2025-03-26",
-    requests=_changed(_2024_11_05.requests, [replace(_COMPLETE, gate="completions")]),
+    requests=_changed(_2024_11_05.requests, [_COMPLETE._replace(gate="completions")]),
     batches=True,
 )
 
@@ -284,7 +285,7 @@ _2025_11_25 = _2025_06_18._replace(
     requests=_changed(
         _2025_06_18.requests,
         [
-            *(replace(method, as_task=TASK_GATES[method.name]) for method in (_CALL_TOOL, _SAMPLE, _ELICIT)),
+            *(method._replace(as_task=TASK_GATES[method.name]) for method in (_CALL_TOOL, _SAMPLE, _ELICIT)),
             _GET_TASK,
             Method("tasks/result", _BOTH, "TaskRequestParams", "GetTaskPayloadResult", "tasks"),
             Method("tasks/list", _BOTH, "PaginatedRequestParams", "ListTasksResult", "tasks.list"),
@@ -309,10 +310,10 @@ _2026_07_28 = _2025_11_25._replace(
     requests=_changed(
         _2025_11_25.requests,
         [
-            replace(_CALL_TOOL, as_task=TASKS_GATE),
-            replace(_GET_TASK, senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
+            _CALL_TOOL._replace(as_task=TASKS_GATE),
+            _GET_TASK._replace(senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
             Method("tasks/update", _C2S, "UpdateTaskRequestParams", "EmptyResult", TASKS_GATE, TASKS_GATE),
-            replace(_CANCEL_TASK, senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
+            _CANCEL_TASK._replace(senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
             Method("server/discover", _C2S, "RequestParams", "DiscoverResult"),
             Method("subscriptions/listen", _C2S, "SubscriptionsListenRequestParams", "SubscriptionsListenResult"),
         ],
@@ -332,7 +333,7 @@ _2026_07_28 = _2025_11_25._replace(
     notifications=_changed(
         _2025_11_25.notifications,
         [
-            replace(_PROGRESS, senders=_S2C),
+            _PROGRESS._replace(senders=_S2C),
             Method("notifications/subscriptions/acknowledged", _S2C, "SubscriptionsAcknowledgedNotificationParams"),
             Method("notifications/tasks", _S2C, "TaskStatusNotificationParams", gate=TASKS_GATE),
         ],
