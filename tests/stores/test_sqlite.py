@@ -27,6 +27,15 @@ from trio_mcp.stores.sealed import SealedStore
 from trio_mcp.stores.sqlite import SqliteStore, open_sqlite
 from trio_mcp.stores.sqlite_schema import open_database
 
+MANY = 1500 * 4096
+"""Bytes of more pages than SQLite lets its log have before it moves them by itself."""
+OPEN_AND_CLOSE = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT * FROM records").fetchall()
+connection.close()
+"""
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -166,6 +175,57 @@ async def test_a_closed_store_is_one_file(path: Path) -> None:
     assert [each for each in path.parent.rglob("*") if each.is_file()] == [path]
 
 
+def size_of(path: Path) -> int:
+    return path.stat().st_size
+
+
+def begin_of(path: Path) -> sqlite3.Connection:
+    """Return a connection that keeps others from writing."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return other
+
+
+async def test_a_large_log_is_moved_into_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", MANY)
+    async with open_sqlite(str(path)) as store:
+        await store.write([thing("a", bytes(MANY))])
+        with trio.fail_after(5):
+            await until(lambda: size_of(path) > MANY)
+
+
+def test_the_log_stays_where_it_is_while_another_process_may_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite up to 3.51.2 may lose what is written while it moves the log."""
+    monkeypatch.setattr(sqlite_schema, "BUSY_SECONDS", 0.05)
+    with closing(open_database(path)) as writer:
+        # More than it moves by itself, if it is let.
+        assert sqlite_file.write_together(writer, [[thing("a", bytes(MANY))]], 0) == [None]
+        with closing(begin_of(path)), pytest.raises(sqlite3.OperationalError):
+            sqlite_schema.checkpoint(writer, path)
+        assert size_of(path) < MANY
+        sqlite_schema.checkpoint(writer, path)
+        assert size_of(path) > MANY
+
+
+async def test_a_store_that_is_closed_leaves_the_log_to_those_that_use_it(path: Path) -> None:
+    some = MANY // 2
+    async with open_sqlite(str(path)) as store:
+        async with open_sqlite(str(path)) as other:
+            await other.write([thing("a", bytes(some))])
+        assert size_of(path) < some
+        assert await store.read("thing", "a") is not None
+    assert size_of(path) > some
+
+
+async def test_a_second_store_in_the_same_process_leaves_the_locks_of_the_first_one(path: Path) -> None:
+    """Without them, another process that closes the file takes itself for the last one, and deletes the log."""
+    async with open_sqlite(str(path)) as store:
+        await store.write([thing("a")])
+        async with open_sqlite(str(path)):
+            await trio.run_process([sys.executable, "-c", OPEN_AND_CLOSE, str(path)])
+        assert size_of(Path(f"{path}-wal"))
+
+
 async def test_an_older_schema_is_brought_up_to_date_and_keeps_its_data(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,7 +258,6 @@ def with_records(path: Path) -> None:
     with closing(open_database(path)) as connection:
         changes = [[thing(f"{number}", b"x" * 1000)] for number in range(100)]
         assert not any(sqlite_file.write_together(connection, changes, 0))
-        sqlite_file.close_database(connection)
 
 
 def cut_off(path: Path) -> None:

@@ -31,6 +31,10 @@ SWEEP_SECONDS: Final = 5.0
 """The longest time between two searches for what has expired, in seconds."""
 SWEEP_ROWS: Final = 500
 """Rows that are written after which it is searched at once: otherwise a file that is written fast would grow until it is time."""
+CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
+"""Bytes in the write-ahead log, about, after which they are moved into the file."""
+ROW_BYTES: Final = 16 * 1024
+"""Bytes that a row takes there beside its value, about."""
 MOST_AT_ONCE: Final = 100
 """Look-ups of one turn of the thread: the next ones should not wait long for it."""
 CLOSE_SECONDS: Final = 10.0
@@ -59,7 +63,7 @@ class SqliteStore:
         self._is_closing = False
         self._reader = reader
         self._clock = clock
-        self._writer = Writer(path, writer, OwnFiles(file, self._nodes), self._nodes, clock)
+        self._writer = Writer(file, writer, OwnFiles(file, self._nodes), self._nodes, clock)
         work = self._writer
         self._writes: Batches[Sequence[Change]] = Batches(str(path), work.commit, work.close, work.keep_up)
         self._reads: Batches[Callable[[], object]] = Batches(str(path), run_all, reader.close, most=MOST_AT_ONCE)
@@ -189,6 +193,8 @@ class Writer:
         self._clock = clock
         self._written = 0
         """Rows that were written since the last search for what has expired."""
+        self._logged = 0
+        """Bytes that were written since they were last moved from the log into the file, about."""
         self._due = time.monotonic() + SWEEP_SECONDS
         self._records = RepeatedRecords(logger)
 
@@ -196,16 +202,21 @@ class Writer:
         """Make writes in one transaction."""
         from . import sqlite_file  # noqa: PLC0415  loads sqlite3
 
-        self._written += sum(rows_of(change) for changes in batch for change in changes)
+        rows = sum(rows_of(change) for changes in batch for change in changes)
+        self._written += rows
+        self._logged += rows * ROW_BYTES + sum(bytes_of(change) for changes in batch for change in changes)
         failures = sqlite_file.write_in_place(self._connection, self._files, batch, self._clock())
         return [Value(None) if failure is None else Error(failure) for failure in failures]
 
     def keep_up(self) -> float:
-        """Drop what has expired if it is time; return the seconds until it is time again."""
+        """Drop what has expired, and move the log into the file, if it is time; return the seconds until it is time again."""
         # However much is written, what has expired goes too.
         if time.monotonic() >= self._due or self._written >= SWEEP_ROWS:
             self._written = 0
             self._due = time.monotonic() + (0 if self._sweep() else SWEEP_SECONDS)
+        if self._logged >= CHECKPOINT_BYTES:
+            self._logged = 0
+            self._checkpoint()
         return max(0.0, self._due - time.monotonic())
 
     def _sweep(self) -> bool:
@@ -215,17 +226,29 @@ class Writer:
         from . import sqlite_file  # noqa: PLC0415
 
         try:
-            return sqlite_file.drop_in_place(self._connection, self._files, self._clock())
+            is_more = sqlite_file.drop_in_place(self._connection, self._files, self._clock())
         except (sqlite3.Error, StoreError) as error:
             self._records.log("a store cannot drop what has expired: %s (%s)", error, self._path)
             return False
+        self._logged += sqlite_file.SLICE * ROW_BYTES if is_more else 0
+        return is_more
+
+    def _checkpoint(self) -> None:
+        import sqlite3  # noqa: PLC0415
+
+        from . import sqlite_schema  # noqa: PLC0415
+
+        try:
+            self._files.check()
+            sqlite_schema.checkpoint(self._connection, self._path)
+        except (sqlite3.Error, StoreError) as error:
+            self._records.log("a store cannot move its write-ahead log into its file: %s (%s)", error, self._path)
 
     def close(self) -> None:
         """Close the file; then this process lives no more for the others."""
-        from . import sqlite_file  # noqa: PLC0415
-
         self._records.close()
-        sqlite_file.close_database(self._connection)
+        # The last connection to a file moves the write-ahead log into it.
+        self._connection.close()
         self._nodes.leave()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -260,16 +259,6 @@ def _drop_logs(connection: sqlite3.Connection, now: float) -> bool:
             return True
         connection.execute("DELETE FROM logs WHERE id = ?", (log,))
     return len(expired) == SLICE
-
-
-def close_database(connection: sqlite3.Connection) -> None:
-    """Write everything into the one file, and close it."""
-    with closing(connection):
-        try:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except sqlite3.Error:
-            # Another process has it open, and will do that.
-            return
 
 
 def record_of(row: tuple[str, str, bytes, str, float | None, int]) -> Record:

@@ -9,17 +9,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
 from ..base.logs import peer_logger
-from ..base.regular_files import NotRegularFile, check_kind, open_regular
+from ..base.regular_files import NotRegularFile, check_kind
 from ..errors import ConfigurationError
 
 logger = peer_logger("trio_mcp.stores")
@@ -36,6 +38,8 @@ CHECKED_BYTES: Final = 64 * 1024 * 1024
 """A file up to this size is checked as a whole when it is opened."""
 OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 """The permissions of everybody but the owner."""
+
+_making: Final = threading.Lock()
 
 MIGRATIONS: Final[Sequence[str]] = (
     """
@@ -70,8 +74,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     """
     check_files_beside(path)
     try:
-        # Before SQLite makes it, which would go by the umask. The files beside it get the same mode.
-        os.close(open_regular(path, os.O_RDWR | os.O_CREAT, 0o600))
+        _make_file(path)
         connection = connect(path)
     except (OSError, sqlite3.Error) as error:
         raise ConfigurationError(f"the store {path} cannot be opened: {why_not_opened(path, error)}") from None
@@ -84,6 +87,24 @@ def open_database(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _make_file(path: Path) -> None:
+    """Make a file that only its owner can read if there is none: SQLite would go by the umask.
+
+    Raises:
+        OSError: it cannot be made, may not be written, or is no regular file.
+    """
+    # In this process one after the other, and a file that exists is not opened. Whoever closes it takes away the locks that any
+    # connection of this process has on it: other processes would delete its write-ahead log, with what it writes later.
+    with _making:
+        try:
+            check_kind(path)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def check_files_beside(path: Path) -> None:
@@ -111,13 +132,27 @@ def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
         mode: "rw", or "ro" for one that cannot write.
     """
     # A URI, because a plain path would make a file that is missing.
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         timeout=BUSY_SECONDS,
         isolation_level=None,
         check_same_thread=False,
     )
+    # By itself, SQLite does that while others write, and up to 3.51.2 what they write may be lost then: see `checkpoint`.
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    return connection
+
+
+def checkpoint(writer: sqlite3.Connection, path: Path) -> None:
+    """Move what is in the write-ahead log into the database, while no process writes. Raises `sqlite3.Error`."""
+    writer.execute("BEGIN IMMEDIATE")
+    try:
+        # The connection that holds the lock cannot do it.
+        with closing(connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    finally:
+        writer.execute("ROLLBACK")
 
 
 def reader_of(path: Path) -> sqlite3.Connection:
