@@ -6,8 +6,9 @@ import functools
 import math
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import trio
@@ -15,8 +16,9 @@ from naming import naming
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Client, Disconnected, PeerError, Server
-from trio_mcp.client import Changes, ResponseCache
+from trio_mcp.client import Changes, ClientKeywords, ResponseCache
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.session import find_transport
 
 BOUND = 10
 URL = "http://localhost:8000/mcp"
@@ -323,3 +325,11 @@ def test_the_name_of_another_library_is_answered_with_ours(option: str, ours: st
     options: dict[str, Any] = {option: print}
     with pytest.raises(TypeError, match=naming(option, ours)):
         Client.connect(Server("s"), **options)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http", "sse", "websocket", "memory"])
+def test_the_typed_options_are_those_of_each_transport(transport: str) -> None:
+    typed = get_type_hints(ClientKeywords)
+    taken = get_type_hints(find_transport(transport).connect)
+    options = [*signature(find_transport(transport).connect).parameters][1:]
+    assert {option: typed[option] for option in options} == {option: taken[option] for option in options}

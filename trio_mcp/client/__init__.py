@@ -22,7 +22,12 @@ if TYPE_CHECKING:
         decline as decline,
         dismiss as dismiss,
     )
-    from .options import MAX_ROUNDS as MAX_ROUNDS, ClientOptions as ClientOptions, ConnectKeywords as ConnectKeywords
+    from .options import (
+        MAX_ROUNDS as MAX_ROUNDS,
+        ClientKeywords as ClientKeywords,
+        ClientOptions as ClientOptions,
+        ConnectKeywords as ConnectKeywords,
+    )
     from .sampling import ApproveSample as ApproveSample, OnSample as OnSample
     from .task_methods import ClientTask as ClientTask, TaskChanges as TaskChanges
 else:
@@ -36,7 +41,7 @@ else:
             "handlers": (
                 "Handlers OnDisconnect OnElicit OnElicitUrl OnLog OnRoots accept accept_defaults decline dismiss"
             ),
-            "options": "ClientOptions ConnectKeywords MAX_ROUNDS",
+            "options": "ClientKeywords ClientOptions ConnectKeywords MAX_ROUNDS",
             "sampling": "ApproveSample OnSample",
             "task_methods": "ClientTask TaskChanges",
             "trio_mcp.session.subscriptions": "Change ChangeKind",

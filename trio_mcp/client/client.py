@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Never, Self, TypeVar, Unpack, overload
 
@@ -17,10 +16,8 @@ from ..base.checks import check_choice, check_seconds, missing
 from ..base.unawaited import unawaited
 from ..errors import Disconnected
 from ..protocol.codec.models import Dropped
-from ..sampling import SamplingProvider
 from ..session import AnyChannel, ChannelServer
 from ..session.event_loop import works_on_asyncio
-from ..session.server_requests import MAX_HANDLERS
 from ..telemetry import open_telemetry
 from ..types import (
     CallToolResult,
@@ -35,23 +32,23 @@ from ..types import (
     ServerCapabilities,
 )
 from ..types.log_levels import LOGGING_LEVELS
-from .cache import ResponseCache
 from .calls import Calls, CallSender
-from .changes import Changes, OnChange, subscription_filter
-from .handlers import Handlers, OnDisconnect, OnElicit, OnElicitUrl, OnLog, OnRoots
+from .changes import Changes, subscription_filter
+from .handlers import Handlers
 from .link import Link
 from .lists import ListedTools, Lists
 from .options import (
+    AS_GIVEN,
     OF_CLIENT,
-    PROBE_TIMEOUT,
+    OF_CLIENTS,
     CallKeywords,
+    ClientKeywords,
     ClientOptions,
-    TransportKeywords,
     call_options,
     complete_params,
 )
 from .requester import opened_when_free, run_with_timeout
-from .sampling import ApproveSample, OnSample, sampling_handler
+from .sampling import sampling_handler
 from .target import cache_view, connectable, open_lasting_target
 from .task_methods import TaskMethods, value_reader
 from .tasks.calls import TaskCalls
@@ -107,33 +104,7 @@ class Client(TaskMethods):
     def connect(
         cls,
         target: str | os.PathLike[str] | Sequence[str] | ChannelServer,
-        *,
-        on_elicit: OnElicit | None = None,
-        on_elicit_url: OnElicitUrl | None = None,
-        on_sample: OnSample | None = None,
-        sample_tools: bool = False,
-        sample_context: bool = False,
-        sampling: SamplingProvider | None = None,
-        approve_sample: ApproveSample | None = None,
-        on_roots: OnRoots | None = None,
-        on_log: OnLog | None = None,
-        on_change: OnChange | None = None,
-        on_disconnect: OnDisconnect | None = None,
-        log_level: LoggingLevel = "info",
-        mode: str = "auto",
-        name: str = "trio_mcp",
-        version: str = "0.1.0",
-        probe_timeout: float = PROBE_TIMEOUT,
-        cache: ResponseCache | None = None,
-        principal: str | None = None,
-        raise_exceptions: bool = False,
-        max_handlers: int = MAX_HANDLERS,
-        handler_timeout: float = math.inf,
-        reconnect: bool = True,
-        wait_if_busy: float = 0.0,
-        telemetry: bool = True,
-        telemetry_content: bool = False,
-        **options: Unpack[TransportKeywords],
+        **options: Unpack[ClientKeywords],
     ) -> Client:
         """Return a client for a URL, a command to run, a Python file with a server, or a server object in this process.
 
@@ -144,28 +115,32 @@ class Client(TaskMethods):
             sample_tools, sample_context: whether `on_sample` takes tools, and the context of servers; both are declared.
             sampling: asks a model to answer the server's samples, tools included, in place of `on_sample`.
             approve_sample: called with each request for `sampling` and the server's name; returns True, False or another request.
-            on_log: called with each log message of `log_level` and above; without it the client requests none. Like `on_change`,
-                it is a plain function, called in the task that reads from the server.
+            on_log: called with each log message of `log_level`, by default "info", and above; without it none is requested.
+                Like `on_change`, it is a plain function, called in the task that reads from the server.
             on_change: called with each change that the server reports. A modern server reports only those that a `listen` of this
                 client requested.
             on_disconnect: a plain function, called with the reason when the connection, its session or a stream of changes was
                 lost, perhaps more than once. The next request connects again, unless `reconnect` is False.
-            mode: "auto" detects which era the server speaks. "modern" or "legacy" chooses the newest revision of an era, and
-                a revision such as "2025-06-18" exactly that one.
-            probe_timeout: seconds without a response after which the client assumes a legacy server. The server then has 30 more
-                seconds.
-            cache: stores responses for as long as the server allows; several clients may share it. None caches nothing.
+            mode: "auto", the default, detects which era the server speaks. "modern" or "legacy" chooses the newest revision of an
+                era, and a revision such as "2025-06-18" exactly that one.
+            name, version: of this client, for the server; "trio_mcp" and "0.1.0" by default.
+            probe_timeout: seconds without a response after which the client assumes a legacy server (5 by default). The server
+                then has 30 more seconds.
+            cache: stores responses for as long as the server allows; several clients may share it. None, the default, caches
+                nothing.
             principal: cache partition for private responses; defaults to a digest of `headers`, or to `auth` or the function
                 that returns the headers.
             raise_exceptions: for tests with a server object: a call raises the unexpected exception of the server's function,
                 instead of returning or raising its error.
-            max_handlers: handlers that run at once. A legacy server that asks more gets an error, a modern one waits.
-            handler_timeout: seconds that a handler may take; then its question fails.
-            reconnect: start a command again, or open a WebSocket again, when its connection breaks off and a request needs it.
+            max_handlers: handlers that run at once (64 by default). A legacy server that asks more gets an error, a modern one
+                waits.
+            handler_timeout: seconds that a handler may take; then its question fails. Without a limit by default.
+            reconnect: start a command again, or open a WebSocket again, when its connection breaks off and a request needs it;
+                True by default.
             wait_if_busy: seconds in which a request, or the opening of a WebSocket, is tried again while the server answers 429
                 or 503, after the time of its `Retry-After` or with growing delays, before it raises `ServerBusy`. The time that
-                the attempts take counts.
-            telemetry: make spans and metrics, if the program uses OpenTelemetry.
+                the attempts take counts. 0, the default, tries once.
+            telemetry: make spans and metrics, if the program uses OpenTelemetry; True by default.
             telemetry_content: show arguments, results and the URIs of resources in spans, which may be secret.
             options: options of the transport, such as `headers` and `auth` for HTTP and `env` for a command.
 
@@ -173,30 +148,11 @@ class Client(TaskMethods):
             TypeError, ValueError: an argument is invalid; nothing was started.
         """
         found = connectable(target)
-        sampler = sampling_handler(on_sample, sampling, approve_sample)
-        with_tools = sample_tools or sampling is not None
-        observed = open_telemetry(content=telemetry_content) if telemetry else None
-        handlers = Handlers(
-            on_elicit, sampler, on_roots, on_elicit_url, with_tools, sample_context, handler_timeout, observed
-        )
-        view = cache_view(cache, found, principal, options.get("headers"), handlers.capabilities, options.get("auth"))
-        made = ClientOptions(
-            info=Implementation(name=name, version=version),
-            handlers=handlers,
-            max_handlers=max_handlers,
-            on_log=on_log,
-            on_change=on_change,
-            on_disconnect=on_disconnect,
-            log_level=log_level,
-            mode=mode,
-            probe_timeout=probe_timeout,
-            wait_if_busy=wait_if_busy,
-            cache=view,
-            telemetry=observed,
-        )
-        connect = channel_opener(found, options, made, raise_exceptions=raise_exceptions, reconnect=reconnect)
+        of_transport = {name: value for name, value in options.items() if name not in OF_CLIENTS}
+        made = client_options(found, options)
+        connect = channel_opener(found, of_transport, options)
         client = cls(connect(), made)
-        client._target, client._transport_options, client._connect = target, {**options}, connect
+        client._target, client._transport_options, client._connect = target, of_transport, connect
         return client
 
     def new_channel(self) -> AbstractAsyncContextManager[AnyChannel]:
@@ -494,15 +450,39 @@ class Client(TaskMethods):
             raise missing("Client", name, OF_CLIENT)
 
 
+def client_options(target: object, given: ClientKeywords) -> ClientOptions:
+    """Return the options of a client of `target`. Raises what `Client.connect` does."""
+    sampling = given.get("sampling")
+    observed = open_telemetry(content=given.get("telemetry_content", False)) if given.get("telemetry", True) else None
+    handlers = Handlers(
+        given.get("on_elicit"),
+        sampling_handler(given.get("on_sample"), sampling, given.get("approve_sample")),
+        given.get("on_roots"),
+        given.get("on_elicit_url"),
+        given.get("sample_tools", False) or sampling is not None,
+        given.get("sample_context", False),
+        given.get("handler_timeout", math.inf),
+        observed,
+    )
+    headers, auth = given.get("headers"), given.get("auth")
+    return ClientOptions(
+        info=Implementation(name=given.get("name", "trio_mcp"), version=given.get("version", "0.1.0")),
+        handlers=handlers,
+        cache=cache_view(given.get("cache"), target, given.get("principal"), headers, handlers.capabilities, auth),
+        telemetry=observed,
+        **{name: value for name, value in given.items() if name in AS_GIVEN},  # type: ignore[arg-type]  # it checks each
+    )
+
+
 def channel_opener(
-    target: object, options: TransportKeywords, of_client: ClientOptions, *, raise_exceptions: bool, reconnect: bool
+    target: object, of_transport: Mapping[str, object], given: ClientKeywords
 ) -> Callable[[], AbstractAsyncContextManager[AnyChannel]]:
     """Return a function that opens a channel to the target of a client, with these options of its transport."""
-    given: dict[str, object] = {**options}
-    if raise_exceptions:
-        given["raise_exceptions"] = True
+    if given.get("raise_exceptions", False):
+        of_transport = {**of_transport, "raise_exceptions": True}
     # For the error of an option that no transport has.
-    names = signature(Client.connect).parameters if given else ()
-    probed, seconds = of_client.mode == "auto", of_client.wait_if_busy
-    connect = partial(open_lasting_target, target, given, names, reconnect=reconnect, probed=probed)
+    names = OF_CLIENTS if of_transport else ()
+    reconnect, probed = given.get("reconnect", True), given.get("mode", "auto") == "auto"
+    connect = partial(open_lasting_target, target, of_transport, names, reconnect=reconnect, probed=probed)
+    seconds = given.get("wait_if_busy", 0.0)
     return partial(opened_when_free, connect, seconds) if seconds else connect

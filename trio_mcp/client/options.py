@@ -7,7 +7,7 @@ import os
 import secrets
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import IO, TYPE_CHECKING, Final, TypedDict, cast
 
 from ..base.checks import (
@@ -132,9 +132,9 @@ class TransportKeywords(TypedDict, total=False):
 
 
 class ConnectKeywords(TransportKeywords, total=False):
-    """The keyword arguments of `Client.connect` that a `ClientGroup` passes on; `Client.connect` describes each.
+    """The keyword arguments of `Client.connect`, which describes each, without `on_change` and `on_disconnect`.
 
-    `on_change` and `on_disconnect` are the group's own: its `on_change` and `on_state`.
+    A `ClientGroup` passes these on; its own `on_change` and `on_state` are in place of the other two.
     """
 
     on_elicit: OnElicit | None
@@ -162,7 +162,18 @@ class ConnectKeywords(TransportKeywords, total=False):
     telemetry_content: bool
 
 
-# How a call is made: its keyword arguments, and the params of its request.
+class ClientKeywords(ConnectKeywords, total=False):
+    """All keyword arguments of `Client.connect`, which describes each."""
+
+    on_change: OnChange | None
+    on_disconnect: OnDisconnect | None
+
+
+OF_CLIENTS: Final = ClientKeywords.__optional_keys__ - TransportKeywords.__optional_keys__
+"""The keyword arguments that are not options of the transport."""
+
+AS_GIVEN: Final = OF_CLIENTS & {each.name for each in fields(ClientOptions)} - {"cache", "telemetry"}
+"""Those that are an option of the client as they are given."""
 
 # Naming the options of a client: those that declare a capability, those that other libraries call otherwise, and arguments.
 
@@ -269,6 +280,8 @@ def missing_names(required: JsonValue) -> list[str]:
         )
     ]
 
+
+# How a call is made: its keyword arguments, and the params of its request.
 
 MAX_ROUNDS: Final = 10
 """Rounds after which a call fails; other SDKs have the same limit (protocol.md 3.7)."""

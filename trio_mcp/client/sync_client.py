@@ -34,7 +34,7 @@ from ..types import (
     Tool,
 )
 from .client import Client
-from .options import CallKeywords, ConnectKeywords
+from .options import CallKeywords, ClientKeywords
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class SyncClient:
 
     @classmethod
     def connect(
-        cls, target: str | os.PathLike[str] | Sequence[str] | ChannelServer, **options: Unpack[ConnectKeywords]
+        cls, target: str | os.PathLike[str] | Sequence[str] | ChannelServer, **options: Unpack[ClientKeywords]
     ) -> Self:
         """Return a client that is not open. The arguments, and what they raise, are those of `Client.connect`."""
         return cls(Client.connect(target, **options))
