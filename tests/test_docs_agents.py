@@ -16,7 +16,7 @@ from pages import Names, Page
 from programs import Programs, programs
 
 from trio_mcp import Client, ClientGroup, Context
-from trio_mcp.compose.agent import agent
+from trio_mcp.compose.agent import agent, calls
 from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.session import token_usage
@@ -79,10 +79,10 @@ async def test_the_text_is_shown(
     [
         f"`max_iterations` ({token_usage.MAX_ITERATIONS})",
         f"No answer has more than {token_usage.MAX_CALLS} calls",
-        f"at most `max_parallel` of them ({agent.MAX_PARALLEL})",
-        f"`max_result` bytes ({agent.MAX_RESULT // 1024**2} MiB)",
+        f"at most `max_parallel` of them ({calls.MAX_PARALLEL})",
+        f"`max_result` bytes ({calls.MAX_RESULT // 1024**2} MiB)",
         f"`max_tokens` ({agent.MAX_TOKENS:,} for one answer)",
-        f"`list_timeout` seconds ({agent.LIST_TIMEOUT:g})",
+        f"`list_timeout` seconds ({calls.LIST_TIMEOUT:g})",
     ],
 )
 def test_the_page_has_the_limits_of_the_code(text: str) -> None:

@@ -25,15 +25,17 @@ if TYPE_CHECKING:
         without_trailing_commas as without_trailing_commas,
     )
     from .agent.agent import AgentResult as AgentResult
-    from .agent.calls import AgentCall as AgentCall
+    from .agent.calls import AgentCall as AgentCall, ModelToolsKeywords as ModelToolsKeywords
     from .agent.model_tools import ModelTools as ModelTools
+    from .servers import GroupKeywords as GroupKeywords
 else:
     __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
             "agent.agent": "AgentResult",
-            "agent.calls": "AgentCall",
+            "agent.calls": "AgentCall ModelToolsKeywords",
             "agent.model_tools": "ModelTools",
+            "servers": "GroupKeywords",
             "trio_mcp.mcp_json": (
                 "CommandServer FoundServer HostServer McpJson OAuthClient UrlServer Variables find_comments parse_jsonc "
                 "parse_mcp_json read_mcp_json read_servers without_comments without_trailing_commas"

@@ -8,14 +8,14 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Final, Self, TypeVar, Unpack, overload
+from typing import Final, Self, TypeVar, Unpack, cast, overload
 
 import trio
 
 from ..base.checks import check_callable, check_seconds, check_sync_callback, nearest
 from ..base.logs import RepeatedRecords, peer_logger
 from ..base.unawaited import unawaited
-from ..client.changes import Changes, OnChange, subscription_filter
+from ..client.changes import Changes, subscription_filter
 from ..client.client import Client
 from ..client.options import CallKeywords, ConnectKeywords, call_options
 from ..client.requester import run_with_timeout
@@ -35,8 +35,8 @@ from .changes import GroupListeners, GroupTasks
 from .connection import ServerState
 from .lists import GroupListing, GroupLists
 from .member import Member
-from .names import ToolFilter, ToolSelection, shown
-from .servers import AnyGroupServer, ForServer, GroupKeywords, OnState, as_group_servers, members_of
+from .names import ToolFilter, shown
+from .servers import OF_GROUPS, AnyGroupServer, GroupKeywords, as_group_servers, members_of
 
 # Tasks, each the child of the one above it:
 #
@@ -78,14 +78,7 @@ class ClientGroup(GroupListing):
     def __init__(
         self,
         servers: Mapping[str, AnyGroupServer],
-        *,
-        only: ToolSelection | None = None,
-        without: ToolSelection | None = None,
-        for_server: ForServer | None = None,
-        on_state: OnState | None = None,
-        on_change: OnChange | None = None,
-        open_timeout: float = OPEN_TIMEOUT,
-        **options: Unpack[ConnectKeywords],
+        **options: Unpack[GroupKeywords],
     ) -> None:
         """Make a group; nothing is started before it is opened.
 
@@ -98,26 +91,35 @@ class ClientGroup(GroupListing):
             for_server: returns more options for the server of a name, such as handlers that say which server asks.
             on_state: a plain function, called with each new state of a server.
             on_change: a plain function, called with each change of the lists of the group.
-            open_timeout: seconds that each attempt to connect to a server may take.
+            open_timeout: seconds that each attempt to connect to a server may take; 30 by default.
             options: keyword arguments of `Client.connect`, for all servers.
 
         Raises:
             ConfigurationError: two servers have the same prefix.
             TypeError, ValueError: an argument is invalid.
         """
-        for name, callback in (("on_state", on_state), ("on_change", on_change)):
+        self._on_state_given = options.get("on_state")
+        self._on_change_given = options.get("on_change")
+        for name, callback in (("on_state", self._on_state_given), ("on_change", self._on_change_given)):
             if callback is not None:
                 check_sync_callback(name, callback)
+        for_server = options.get("for_server")
         if for_server is not None:
             check_callable("for_server", for_server)
-        self._on_state_given = on_state
-        self._on_change_given = on_change
         self._records = RepeatedRecords(logger)
-        seconds = check_seconds("open_timeout", open_timeout, positive=True)
-        made = members_of(as_group_servers(servers), options, for_server, seconds, self._on_state, self._on_change)
+        seconds = check_seconds("open_timeout", options.get("open_timeout", OPEN_TIMEOUT), positive=True)
+        of_clients = {name: value for name, value in options.items() if name not in OF_GROUPS}
+        made = members_of(
+            as_group_servers(servers),
+            cast("ConnectKeywords", of_clients),
+            for_server,
+            seconds,
+            self._on_state,
+            self._on_change,
+        )
         self._connections = {member.name: member for member in made}
         self._tasks = GroupTasks(self._connections.values())
-        self._lists = GroupLists(self._connections, ToolFilter(only, without))
+        self._lists = GroupLists(self._connections, ToolFilter(options.get("only"), options.get("without")))
         self._listeners = GroupListeners(self._lists.by_uri, lambda: self._tasks.nursery)
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from ..base.checks import check_instance, mistake
 from ..client.changes import OnChange
@@ -37,6 +37,10 @@ class GroupKeywords(ConnectKeywords, total=False):
     on_state: OnState | None
     on_change: OnChange | None
     open_timeout: float
+
+
+OF_GROUPS: Final = GroupKeywords.__optional_keys__ - ConnectKeywords.__optional_keys__
+"""The keyword arguments that are not options of each client."""
 
 
 @runtime_checkable

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, Unpack
 
-from ...base.checks import check_instance, check_int, check_seconds, check_sequence, check_sync_callback
+from ...base.checks import check_instance, check_int, check_keywords, check_sequence, check_sync_callback
 from ...client.sampling import provider_answer
 from ...sampling import SamplingProvider, StreamingProvider
 from ...session.event_loop import works_on_asyncio
@@ -24,17 +23,7 @@ from ...types import (
     ToolChoice,
 )
 from ..agent_tools import offered
-from ..names import ToolFilter, ToolSelection
-from .calls import (
-    LIST_TIMEOUT,
-    MAX_PARALLEL,
-    MAX_RESULT,
-    AgentCalls,
-    AgentClients,
-    ApproveCall,
-    OnAgentProgress,
-    list_agent_tools,
-)
+from .calls import AgentCalls, AgentClients, ModelToolsKeywords
 
 MAX_TOKENS: Final = 4096
 """Tokens of one answer of the model."""
@@ -72,9 +61,6 @@ async def run_agent(
     clients: AgentClients,
     *,
     messages: Sequence[SamplingMessage] = (),
-    only: ToolSelection | None = None,
-    without: ToolSelection | None = None,
-    approve: ApproveCall | None = None,
     system_prompt: str | None = None,
     max_tokens: int = MAX_TOKENS,
     max_iterations: int = MAX_ITERATIONS,
@@ -85,11 +71,7 @@ async def run_agent(
     tool_choice: ToolChoice | None = None,
     on_text: Callable[[str], None] | None = None,
     on_message: Callable[[SamplingMessage], None] | None = None,
-    on_progress: OnAgentProgress | None = None,
-    tool_timeout: float = math.inf,
-    list_timeout: float = LIST_TIMEOUT,
-    max_parallel: int = MAX_PARALLEL,
-    max_result: int = MAX_RESULT,
+    **options: Unpack[ModelToolsKeywords],
 ) -> AgentResult:
     """Ask a model, run the tool calls that it makes on the servers of these clients, and return its answer.
 
@@ -116,10 +98,10 @@ async def run_agent(
         on_text: called with each piece of the model's text, or with each whole text if the provider cannot stream.
         on_message: called with each message that is appended to the conversation, when the calls of an answer have ended.
         on_progress: a plain function, called with a call and each report of its progress.
-        tool_timeout: seconds that a call may take, the questions of its tool included.
-        list_timeout: seconds that each server may take to list its tools.
-        max_parallel: calls that run at once; the others wait.
-        max_result: bytes of a result that the model gets; a larger one is an error result.
+        tool_timeout: seconds that a call may take, the questions of its tool included; without a limit by default.
+        list_timeout: seconds that each server may take to list its tools (60 by default).
+        max_parallel: calls that run at once (16 by default); the others wait.
+        max_result: bytes of a result that the model gets (4 MiB by default); a larger one is an error result.
 
     Raises:
         ProviderError: the model gave no answer.
@@ -132,10 +114,8 @@ async def run_agent(
     functions, handlers of the clients included, unless it is a `McpError` of a handler. A cancel ends the request to the model
     and every call; what `on_message` has received by then is a conversation that can be continued.
     """
-    ask = asking(provider, on_text)
-    calls = AgentCalls(approve, on_progress, tool_timeout, max_parallel, max_result)
-    filter = ToolFilter(only, without)
-    check_seconds("list_timeout", list_timeout, positive=True, hint="math.inf for no limit")
+    check_keywords(options, run_agent, "run_agent()")
+    ask, calls = asking(provider, on_text), AgentCalls(**options)
     params = CreateMessageRequestParams(
         messages=conversation(messages, prompt),
         max_tokens=check_int("max_tokens", max_tokens, least=1),
@@ -146,7 +126,7 @@ async def run_agent(
         metadata=metadata,
     )
     loop = ToolLoop(params, ask, calls.run, max_iterations, on_message=on_message)
-    calls.tools = await list_agent_tools(clients, filter, list_timeout)
+    await calls.list_tools(clients)
     if calls.tools:
         loop.params = params.model_copy(update={"tools": offered(calls.tools), "tool_choice": tool_choice})
     answer = await loop.run()

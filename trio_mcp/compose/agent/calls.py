@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict
 
 import trio
 
@@ -19,7 +20,7 @@ from ...session.token_usage import call_result, error_result
 from ...types import JsonObject, ProgressNotificationParams, Tool, ToolResultContent, ToolUseContent
 from ..agent_tools import AgentTool, by_model_name, list_client_tools
 from ..group import ClientGroup
-from ..names import ToolFilter
+from ..names import ToolFilter, ToolSelection
 
 logger = logging.getLogger("trio_mcp.client")
 
@@ -64,36 +65,67 @@ OnAgentProgress: TypeAlias = Callable[[AgentCall, ProgressNotificationParams], N
 """A plain function, called with a call and each report of its progress."""
 
 
-@dataclass(slots=True, eq=False)
-class AgentCalls:
-    """Runs the calls of a model.
+class ModelToolsKeywords(TypedDict, total=False):
+    """The keyword arguments of `list_model_tools`; `run_agent` describes each."""
 
-    Args:
-        approve: asked before each call.
-        on_progress: called with the reports of their progress.
-        timeout: seconds that a call may take.
-        limit: calls that run at once.
-        max_result: bytes of a result.
+    only: ToolSelection | None
+    without: ToolSelection | None
+    approve: ApproveCall | None
+    on_progress: OnAgentProgress | None
+    tool_timeout: float
+    list_timeout: float
+    max_parallel: int
+    max_result: int
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class AgentCalls:
+    """Lists the tools for a model, and runs its calls. The arguments are `ModelToolsKeywords`.
 
     Attributes:
-        tools: by the names that the model gets.
+        tools: by the names that the model gets; empty before they are listed.
     """
 
-    _approve: ApproveCall | None
-    _on_progress: OnAgentProgress | None
-    _timeout: float
-    _limit: int
-    _max_result: int
-    tools: Mapping[str, AgentTool] = field(default_factory=dict[str, AgentTool])
+    only: InitVar[ToolSelection | None] = None
+    without: InitVar[ToolSelection | None] = None
+    approve: ApproveCall | None = None
+    on_progress: OnAgentProgress | None = None
+    tool_timeout: float = math.inf
+    list_timeout: float = LIST_TIMEOUT
+    max_parallel: int = MAX_PARALLEL
+    max_result: int = MAX_RESULT
+    tools: Mapping[str, AgentTool] = field(default_factory=dict[str, AgentTool], init=False)
+    _filter: ToolFilter = field(init=False)
 
-    def __post_init__(self) -> None:
-        if self._approve is not None:
-            check_callable("approve", self._approve)
-        if self._on_progress is not None:
-            check_sync_callback("on_progress", self._on_progress)
-        check_seconds("tool_timeout", self._timeout, positive=True, hint="math.inf for no limit")
-        check_int("max_parallel", self._limit, least=1)
-        check_int("max_result", self._max_result, least=1)
+    def __post_init__(self, only: ToolSelection | None, without: ToolSelection | None) -> None:
+        self._filter = ToolFilter(only, without)
+        if self.approve is not None:
+            check_callable("approve", self.approve)
+        if self.on_progress is not None:
+            check_sync_callback("on_progress", self.on_progress)
+        for name in ("tool_timeout", "list_timeout"):
+            check_seconds(name, getattr(self, name), positive=True, hint="math.inf for no limit")
+        check_int("max_parallel", self.max_parallel, least=1)
+        check_int("max_result", self.max_result, least=1)
+
+    async def list_tools(self, clients: AgentClients) -> None:
+        """List the tools that the model gets.
+
+        Raises:
+            TypeError: these are not clients.
+            ConfigurationError: two tools would have the same name.
+            LimitExceeded: there are too many tools.
+
+        Raises what a list of a client raises; a server of a group whose list fails is left out.
+        """
+        each = unique(clients)
+        listed = await list_client_tools([client for client in each if isinstance(client, Client)], self.list_timeout)
+        for group in each:
+            if isinstance(group, ClientGroup):
+                listed += await _list_group(group, self.list_timeout)
+        for name in self._filter.unmatched(tool.name for tool in listed):
+            logger.warning("a filter of an agent names the tool %r, which is not listed", name)
+        self.tools = by_model_name(tool for tool in listed if self._filter.allows(_named(tool)))
 
     async def run(self, calls: Sequence[ToolUseContent]) -> list[ToolResultContent]:
         """Run the calls of one answer, and return their results in its order.
@@ -101,7 +133,7 @@ class AgentCalls:
         What a function of the program raises ends all of them, and is raised; several exceptions are raised as a group.
         """
         results: dict[int, ToolResultContent] = {}
-        places = trio.Semaphore(self._limit)
+        places = trio.Semaphore(self.max_parallel)
 
         async def run(index: int, tool: AgentTool, call: ToolUseContent) -> None:
             results[index] = await self._result(tool, call)
@@ -124,9 +156,9 @@ class AgentCalls:
         return [results[index] for index in range(len(calls))]
 
     async def _is_allowed(self, tool: AgentTool, call: ToolUseContent) -> bool:
-        if self._approve is None:
+        if self.approve is None:
             return True
-        allowed: object = await maybe_await(self._approve(agent_call(tool, call)))
+        allowed: object = await maybe_await(self.approve(agent_call(tool, call)))
         if not isinstance(allowed, bool):
             raise TypeError(mistake("approve", "a function that returns True or False", allowed))
         return allowed
@@ -134,14 +166,14 @@ class AgentCalls:
     async def _result(self, tool: AgentTool, call: ToolUseContent) -> ToolResultContent:
         result = await self._called(tool, call)
         size = len(result.encode())
-        if size > self._max_result:
-            return error_result(call, f"The result has {size} bytes; the limit is max_result, {self._max_result}.")
+        if size > self.max_result:
+            return error_result(call, f"The result has {size} bytes; the limit is max_result, {self.max_result}.")
         return result
 
     async def _called(self, tool: AgentTool, call: ToolUseContent) -> ToolResultContent:
-        report = None if self._on_progress is None else partial(self._on_progress, agent_call(tool, call))
+        report = None if self.on_progress is None else partial(self.on_progress, agent_call(tool, call))
         try:
-            return call_result(call, await tool.call(call.input, timeout=self._timeout, on_progress=report))
+            return call_result(call, await tool.call(call.input, timeout=self.tool_timeout, on_progress=report))
         except ProviderError as error:
             return error_result(call, f"The call failed: {error.public_text}")
         except McpError as error:
@@ -151,30 +183,6 @@ class AgentCalls:
 def agent_call(tool: AgentTool, call: ToolUseContent) -> AgentCall:
     """Return a call as the functions of a program see it."""
     return AgentCall(tool.find_client(), tool.tool, call.input, call.id, tool.server, tool.name)
-
-
-async def list_agent_tools(clients: AgentClients, filter: ToolFilter, timeout: float) -> dict[str, AgentTool]:
-    """Return the tools that a model gets, by the names that it gets.
-
-    Args:
-        filter: of the tools, by the names that their client or group lists them with.
-        timeout: seconds that each server may take to list its tools.
-
-    Raises:
-        TypeError: these are not clients.
-        ConfigurationError: two tools would have the same name.
-        LimitExceeded: there are too many tools.
-
-    Raises what a list of a client raises; a server of a group whose list fails is left out.
-    """
-    each = unique(clients)
-    listed = await list_client_tools([client for client in each if isinstance(client, Client)], timeout)
-    for group in each:
-        if isinstance(group, ClientGroup):
-            listed += await _list_group(group, timeout)
-    for name in filter.unmatched(tool.name for tool in listed):
-        logger.warning("a filter of an agent names the tool %r, which is not listed", name)
-    return by_model_name(tool for tool in listed if filter.allows(_named(tool)))
 
 
 async def _list_group(group: ClientGroup, timeout: float) -> list[AgentTool]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
-from ...base.checks import check_seconds
+from ...base.checks import check_keywords
 from ...model_formats import (
     ModelMessage,
     calls_from_anthropic,
@@ -24,17 +23,7 @@ from ...model_formats.blocks import as_object
 from ...session.event_loop import works_on_asyncio
 from ...types import Tool, ToolResultContent, ToolUseContent
 from ..agent_tools import offered
-from ..names import ToolFilter, ToolSelection
-from .calls import (
-    LIST_TIMEOUT,
-    MAX_PARALLEL,
-    MAX_RESULT,
-    AgentCalls,
-    AgentClients,
-    ApproveCall,
-    OnAgentProgress,
-    list_agent_tools,
-)
+from .calls import AgentCalls, AgentClients, ModelToolsKeywords
 
 if TYPE_CHECKING:
     from ...model_formats.api_types import (
@@ -147,15 +136,7 @@ class ModelTools:
 @works_on_asyncio
 async def list_model_tools(
     clients: AgentClients,
-    *,
-    only: ToolSelection | None = None,
-    without: ToolSelection | None = None,
-    approve: ApproveCall | None = None,
-    on_progress: OnAgentProgress | None = None,
-    tool_timeout: float = math.inf,
-    list_timeout: float = LIST_TIMEOUT,
-    max_parallel: int = MAX_PARALLEL,
-    max_result: int = MAX_RESULT,
+    **options: Unpack[ModelToolsKeywords],
 ) -> ModelTools:
     """List the tools of servers, and return them as a model takes them. The arguments are those of `run_agent`.
 
@@ -166,8 +147,7 @@ async def list_model_tools(
 
     An error of a client that lists its tools is raised; in a group, a server whose list fails is left out.
     """
-    calls = AgentCalls(approve, on_progress, tool_timeout, max_parallel, max_result)
-    filter = ToolFilter(only, without)
-    check_seconds("list_timeout", list_timeout, positive=True, hint="math.inf for no limit")
-    calls.tools = await list_agent_tools(clients, filter, list_timeout)
+    check_keywords(options, list_model_tools, "list_model_tools()")
+    calls = AgentCalls(**options)
+    await calls.list_tools(clients)
     return ModelTools(tuple(offered(calls.tools)), calls)

@@ -19,7 +19,7 @@ import trio
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
-from ...base.checks import check_choice, check_instance, check_no_options, mistake
+from ...base.checks import check_choice, check_instance, check_names, mistake
 from ...base.groups import unwrap
 from ...base.unawaited import unawaited
 from ...client import Client, ClientOptions
@@ -79,6 +79,19 @@ ERAS = ("modern", "legacy", *REVISIONS)
 INFO = Implementation(name="trio_mcp.testing", version="1")
 
 
+class ScriptKeywords(TypedDict, total=False, closed=True):
+    """The keyword arguments of `MockClient`, which describes each."""
+
+    elicits: ElicitScript | None
+    urls: UrlScript | None
+    samples: SampleScript | None
+    roots: Sequence[Root | Path] | None
+    era: str
+    capabilities: ClientCapabilities | None
+    principal: str | None
+    caller: Caller | None
+
+
 class MockClient:
     """A client whose user and model follow a script.
 
@@ -120,20 +133,13 @@ class MockClient:
     def __init__(
         self,
         *positional: Never,
-        elicits: ElicitScript | None = None,
-        urls: UrlScript | None = None,
-        samples: SampleScript | None = None,
-        roots: Sequence[Root | Path] | None = None,
-        era: str = "modern",
-        capabilities: ClientCapabilities | None = None,
-        principal: str | None = None,
-        caller: Caller | None = None,
-        **unknown: Never,
+        **options: Unpack[ScriptKeywords],
     ) -> None:
-        check_no_options(unknown, MockClient, "MockClient()")
+        check_names(options, ScriptKeywords.__optional_keys__, "MockClient()")
         if positional:
             raise TypeError(NO_SERVER)
-        self._era = check_choice("era", era, ERAS)
+        self._era = check_choice("era", options.get("era", "modern"), ERAS)
+        capabilities, principal, caller = options.get("capabilities"), options.get("principal"), options.get("caller")
         if capabilities is not None:
             check_instance("capabilities", capabilities, ClientCapabilities, "ClientCapabilities(...)")
         if principal is not None:
@@ -143,10 +149,11 @@ class MockClient:
             if principal is not None:
                 raise TypeError("caller= has the principal: leave principal= out")
         self._scripts: Mapping[Kind, Script] = {
-            "elicit": Script("elicits", elicits, actions=True),
-            "url": Script("urls", urls, actions=True),
-            "sample": Script("samples", samples, actions=True),
+            "elicit": Script("elicits", options.get("elicits"), actions=True),
+            "url": Script("urls", options.get("urls"), actions=True),
+            "sample": Script("samples", options.get("samples"), actions=True),
         }
+        roots = options.get("roots")
         self._roots = None if roots is None else [as_root(root) for root in roots]
         self._capabilities = ALL_CAPABILITIES if capabilities is None else capabilities
         self._given = caller
@@ -353,19 +360,6 @@ def to_json(name: str, value: object) -> JsonValue:
         return cast("JsonValue", to_jsonable_python(value, by_alias=True))
     except ValueError as error:
         raise TypeError(mistake(name, "a value that JSON has", value, str(error))) from None
-
-
-class ScriptKeywords(TypedDict, total=False, closed=True):
-    """The keyword arguments of `MockClient`, as `make_context` takes them."""
-
-    elicits: ElicitScript | None
-    urls: UrlScript | None
-    samples: SampleScript | None
-    roots: Sequence[Root | Path] | None
-    era: str
-    capabilities: ClientCapabilities | None
-    principal: str | None
-    caller: Caller | None
 
 
 @overload
