@@ -52,37 +52,6 @@ async def test_the_tools_of_the_proxy_are_added_to_the_model_of_the_host() -> No
         assert got["params"]["capabilities"] == {"sampling": {"context": {}, "tools": {}}}
 
 
-async def test_messages_pass_with_all_members_of_their_params_and_results_and_in_order() -> None:
-    sent = [
-        {**call(7), "params": {"name": "look", "x": 1.5, "y": "é", "z": [None, {"a": {}}]}},
-        {"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": None}},
-        {"jsonrpc": "2.0", "id": "seven", "method": "x/unknown"},
-    ]
-    replies = [
-        {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1, "x": 0}},
-        {"jsonrpc": "2.0", "id": "seven", "error": {"code": -32601, "message": "no", "data": None, "x": 1}},
-        result(7, x=100.0, y=None),
-    ]
-    async with relayed() as proxy:
-        await proxy.open_legacy()
-        for message in sent:
-            await proxy.host.send(message)
-        assert [await proxy.server.receive() for _ in sent] == sent
-        for reply in replies:
-            await proxy.server.send(reply)
-            assert await proxy.host.receive() == reply
-
-
-async def test_requests_of_the_server_that_the_host_serves_pass_with_their_answers() -> None:
-    async with relayed() as proxy:
-        await proxy.open_legacy({"roots": {}, "elicitation": {}})
-        for number, method in enumerate(["roots/list", "elicitation/create", "x/unknown"]):
-            await proxy.server.send(ask(number, method, {"x": 1}))
-            assert await proxy.host.receive() == ask(number, method, {"x": 1})
-            await proxy.host.send(result(number))
-            assert await proxy.server.receive() == result(number)
-
-
 async def test_a_ping_of_either_side_before_and_after_the_handshake_is_answered() -> None:
     async with relayed() as proxy:
         await proxy.host.send(ask("p", "ping", {"a": 1}))
@@ -142,16 +111,6 @@ async def test_an_answer_that_cannot_be_read_fails_its_request_alone() -> None:
         answer = await proxy.host.receive()
         assert (answer["id"], answer["error"]["code"]) == (5, -32603)
         await proxy.host.hears_nothing_before(proxy.server, NOTE)
-
-
-async def test_the_answers_of_a_batch_come_in_one_array() -> None:
-    async with relayed() as proxy:
-        await proxy.open_legacy(version="2025-03-26")
-        await proxy.host.send([call(1), NOTE, call(2)])
-        assert [await proxy.server.receive() for _ in range(3)] == [call(1), NOTE, call(2)]
-        await proxy.server.send(result(2))
-        await proxy.server.send(result(1))
-        assert await proxy.host.receive() == [result(2), result(1)]
 
 
 async def test_the_messages_of_a_batch_of_the_server_pass_one_by_one_and_their_answers_come_in_one_array() -> None:
@@ -380,17 +339,6 @@ async def test_an_id_of_the_server_that_is_in_use_is_rejected() -> None:
 async def answer_bob(form: ElicitRequestFormParams) -> ElicitResult:
     assert form.message == "Your name?"
     return ElicitResult(action="accept", content={"name": "Bob"})
-
-
-async def test_forms_are_shown_for_a_host_that_shows_none_and_pages_are_not() -> None:
-    async with relayed(on_form=answer_bob) as proxy:
-        got = await proxy.open_legacy({"elicitation": {"url": {}}})
-        assert got["params"]["capabilities"]["elicitation"] == {"url": {}, "form": {}}
-        await proxy.server.send(ask(1, "elicitation/create", FORM))
-        assert (await proxy.server.receive())["result"] == {"action": "accept", "content": {"name": "Bob"}}
-        page = {"mode": "url", "message": "Open it", "url": "https://example.com", "elicitationId": "e"}
-        await proxy.server.send(ask(2, "elicitation/create", page))
-        assert await proxy.host.receive() == ask(2, "elicitation/create", page)
 
 
 async def test_a_host_that_shows_forms_is_asked() -> None:

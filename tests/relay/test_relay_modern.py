@@ -27,7 +27,7 @@ from relaying import (
 from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES
 from trio_mcp.relay.rounds import MAX_ROUNDS, PREFIX
-from trio_mcp.types import CreateMessageResult, ElicitRequestFormParams, ElicitResult
+from trio_mcp.types import CreateMessageResult
 
 SAMPLE: Json = {"method": "sampling/createMessage", "params": PROMPT}
 WITH_TOOLS: Json = {"method": "sampling/createMessage", "params": {**PROMPT, "tools": [TOOL]}}
@@ -66,38 +66,6 @@ async def test_each_request_declares_what_the_proxy_answers_and_is_else_the_same
     async with relayed() as proxy:
         got = await called(proxy, {"roots": {}})
         assert got == look(1, {"roots": {}, "sampling": {"tools": {}}})
-
-
-async def test_a_request_of_a_host_that_has_everything_passes_as_it_is() -> None:
-    sent = modern(9, "x/unknown", {"x": [1.5, None]}, {"sampling": {"tools": {}}})
-    reply = {"jsonrpc": "2.0", "id": 9, "result": {"resultType": "x-task", "x": 1.0}}
-    async with relayed() as proxy:
-        await proxy.open_modern()
-        await proxy.host.send(sent)
-        assert await proxy.server.receive() == sent
-        await proxy.server.send(reply)
-        assert await proxy.host.receive() == reply
-
-
-async def test_progress_and_the_messages_of_a_subscription_pass() -> None:
-    progress = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "t", "progress": 1}}
-    async with relayed() as proxy:
-        await called(proxy)
-        for note in (progress, NOTE):
-            await proxy.server.send(note)
-            assert await proxy.host.receive() == note
-
-
-async def test_a_round_of_questions_for_the_host_passes_with_its_state() -> None:
-    async with relayed() as proxy:
-        await called(proxy, {"elicitation": {}})
-        await proxy.server.send(interim(1, {"name": ELICIT}, "opaque", x=1))
-        assert await proxy.host.receive() == interim(1, {"name": ELICIT}, "opaque", x=1)
-        again = look(
-            2, {"elicitation": {}, "sampling": {"tools": {}}}, inputResponses={"name": BOB}, requestState="opaque"
-        )
-        await proxy.host.send(again)
-        assert await proxy.server.receive() == again
 
 
 @pytest.mark.parametrize("question", [SAMPLE, WITH_TOOLS])
@@ -302,18 +270,6 @@ async def test_answers_that_are_too_large_for_a_state_are_an_error_that_names_th
         answer = await proxy.host.receive()
         assert answer["error"]["code"] == -32603
         assert "max_state" in answer["error"]["message"]
-
-
-async def test_forms_of_a_round_are_shown_for_a_host_that_shows_none() -> None:
-    async def bob(_form: ElicitRequestFormParams) -> ElicitResult:
-        return ElicitResult.model_validate(BOB)
-
-    async with relayed(on_form=bob) as proxy:
-        first = await called(proxy)
-        assert first["params"]["_meta"][CLIENT_CAPABILITIES] == {"sampling": {"tools": {}}, "elicitation": {"form": {}}}
-        await proxy.server.send(interim(1, {"e": ELICIT, "s": SAMPLE}))
-        retry = await proxy.server.receive()
-        assert retry["params"]["inputResponses"] == {"e": BOB, "s": HELLO}
 
 
 async def test_the_state_of_a_proxy_behind_this_one_is_not_taken_for_its_own() -> None:
