@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -28,6 +29,16 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     finally:
         assert descriptors() == before
         assert threads() == []
+
+
+def on_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Let `run` run a test."""
+
+    @functools.wraps(test)
+    def bounded(*args: object, **options: object) -> None:
+        run(lambda: test(*args, **options))
+
+    return bounded
 
 
 def descriptors() -> int:

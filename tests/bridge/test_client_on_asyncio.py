@@ -12,7 +12,7 @@ from contextvars import ContextVar
 
 import pytest
 import trio
-from on_asyncio import BOUND, descriptors, run, threads, until
+from on_asyncio import BOUND, descriptors, on_asyncio, run, threads, until
 
 from trio_mcp import (
     Client,
@@ -95,21 +95,19 @@ class Shop(Server):
             return "a note"
 
 
-def test_requests_have_the_results_that_they_have_on_trio(mode: str) -> None:
-    async def main() -> None:
-        async with Client.connect(Shop(), mode=mode) as client:
-            assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
-            assert await client.call_tool("echo", {"text": "hi"}, returns=str) == "hi"
-            assert len((await client.get_prompt("greet", {"name": "you"})).messages) == 1
-            assert len((await client.read_resource("note://one")).contents) == 1
-            assert [tool.name for tool in await client.list_tools()] == ["echo", "ask", "sample", "wait", "report"]
-            assert [prompt.name async for prompt in client.iter_prompts()] == ["greet"]
-            assert [str(resource.uri) for resource in await client.list_resources()] == ["note://one"]
-            assert await client.list_resource_templates() == []
-            assert (await client.complete(PromptReference(name="greet"), "name", "y")).values == ["you"]
-            await client.ping()
-
-    run(main)
+@on_asyncio
+async def test_requests_have_the_results_that_they_have_on_trio(mode: str) -> None:
+    async with Client.connect(Shop(), mode=mode) as client:
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+        assert await client.call_tool("echo", {"text": "hi"}, returns=str) == "hi"
+        assert len((await client.get_prompt("greet", {"name": "you"})).messages) == 1
+        assert len((await client.read_resource("note://one")).contents) == 1
+        assert [tool.name for tool in await client.list_tools()] == ["echo", "ask", "sample", "wait", "report"]
+        assert [prompt.name async for prompt in client.iter_prompts()] == ["greet"]
+        assert [str(resource.uri) for resource in await client.list_resources()] == ["note://one"]
+        assert await client.list_resource_templates() == []
+        assert (await client.complete(PromptReference(name="greet"), "name", "y")).values == ["you"]
+        await client.ping()
 
 
 def test_concurrent_calls_of_a_task_group_are_answered(mode: str) -> None:
@@ -139,7 +137,8 @@ def test_a_handler_is_a_task_of_the_loop_and_sees_the_context_of_the_program(mod
     assert run(main) == "accept 12A"
 
 
-def test_a_router_and_the_consent_to_a_sample_may_await_asyncio(mode: str) -> None:
+@on_asyncio
+async def test_a_router_and_the_consent_to_a_sample_may_await_asyncio(mode: str) -> None:
     async def choose(_asked: ElicitRequestFormParams) -> ElicitResult:
         await asyncio.sleep(0)
         return accept(value="12A")
@@ -150,13 +149,10 @@ def test_a_router_and_the_consent_to_a_sample_may_await_asyncio(mode: str) -> No
         await asyncio.sleep(0)
         return True
 
-    async def main() -> None:
-        options = {"on_elicit": router, "sampling": ScriptedProvider(["said"]), "approve_sample": approve}
-        async with Client.connect(Shop(), mode=mode, **options) as client:
-            assert (await client.call_tool("ask")).text == "accept 12A"
-            assert (await client.call_tool("sample")).text == "said"
-
-    run(main)
+    options = {"on_elicit": router, "sampling": ScriptedProvider(["said"]), "approve_sample": approve}
+    async with Client.connect(Shop(), mode=mode, **options) as client:
+        assert (await client.call_tool("ask")).text == "accept 12A"
+        assert (await client.call_tool("sample")).text == "said"
 
 
 class OwnProvider:
@@ -167,16 +163,15 @@ class OwnProvider:
         return CreateMessageResult(role="assistant", content=TextContent(text="mine"), model="own")
 
 
-def test_a_provider_of_the_program_runs_on_asyncio(mode: str) -> None:
-    async def main() -> None:
-        async with Client.connect(Shop(), mode=mode, sampling=OwnProvider()) as client:
-            assert (await client.call_tool("sample")).text == "mine"
-            assert (await run_agent(OwnProvider(), "hello", client)).text == "mine"
-
-    run(main)
+@on_asyncio
+async def test_a_provider_of_the_program_runs_on_asyncio(mode: str) -> None:
+    async with Client.connect(Shop(), mode=mode, sampling=OwnProvider()) as client:
+        assert (await client.call_tool("sample")).text == "mine"
+        assert (await run_agent(OwnProvider(), "hello", client)).text == "mine"
 
 
-def test_plain_callbacks_are_called_in_the_thread_of_the_loop(mode: str) -> None:
+@on_asyncio
+async def test_plain_callbacks_are_called_in_the_thread_of_the_loop(mode: str) -> None:
     threads = set[threading.Thread]()
     logs = list[LoggingMessageNotificationParams]()
 
@@ -184,59 +179,51 @@ def test_plain_callbacks_are_called_in_the_thread_of_the_loop(mode: str) -> None
         threads.add(threading.current_thread())
         logs.append(message)
 
-    async def main() -> None:
-        async with Client.connect(Shop(), mode=mode, on_log=on_log) as client:
-            await client.call_tool("report", on_progress=lambda _report: threads.add(threading.current_thread()))
-
-    run(main)
+    async with Client.connect(Shop(), mode=mode, on_log=on_log) as client:
+        await client.call_tool("report", on_progress=lambda _report: threads.add(threading.current_thread()))
     assert threads == {threading.current_thread()}
     assert [log.data for log in logs] == ["half"]
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit])
-def test_what_a_handler_raises_reaches_the_call_and_not_the_loop(kind: type[BaseException]) -> None:
+@on_asyncio
+async def test_what_a_handler_raises_reaches_the_call_and_not_the_loop(kind: type[BaseException]) -> None:
     async def on_elicit(_asked: ElicitRequestFormParams) -> ElicitResult:
         raise kind("broken")
 
-    async def main() -> None:
-        async with Client.connect(Shop(), mode="modern", on_elicit=on_elicit) as client:
-            with pytest.raises(kind, match="broken"):
-                await client.call_tool("ask")
-            assert (await client.call_tool("echo", {"text": "on"})).text == "on"
-
-    run(main)
+    async with Client.connect(Shop(), mode="modern", on_elicit=on_elicit) as client:
+        with pytest.raises(kind, match="broken"):
+            await client.call_tool("ask")
+        assert (await client.call_tool("echo", {"text": "on"})).text == "on"
 
 
-def test_a_handler_that_raises_a_cancel_without_being_cancelled_fails_its_call() -> None:
+@on_asyncio
+async def test_a_handler_that_raises_a_cancel_without_being_cancelled_fails_its_call() -> None:
     async def on_elicit(_asked: ElicitRequestFormParams) -> ElicitResult:
         raise asyncio.CancelledError
 
-    async def main() -> None:
-        async with Client.connect(Shop(), mode="modern", on_elicit=on_elicit) as client:
-            with pytest.raises(RuntimeError, match="cancelled by asyncio"):
-                await client.call_tool("ask")
-
-    run(main)
+    async with Client.connect(Shop(), mode="modern", on_elicit=on_elicit) as client:
+        with pytest.raises(RuntimeError, match="cancelled by asyncio"):
+            await client.call_tool("ask")
 
 
 # cancels
 
 
-def test_a_timeout_of_asyncio_cancels_the_call_on_the_server(mode: str) -> None:
+@on_asyncio
+async def test_a_timeout_of_asyncio_cancels_the_call_on_the_server(mode: str) -> None:
     shop = Shop()
 
-    async def main() -> None:
-        async with Client.connect(shop, mode=mode) as client:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await client.call_tool("wait")
-            assert (await client.call_tool("echo", {"text": "on"})).text == "on"
-            await until(lambda: shop.ended == ["wait"])
-
-    run(main)
+    async with Client.connect(shop, mode=mode) as client:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await client.call_tool("wait")
+        assert (await client.call_tool("echo", {"text": "on"})).text == "on"
+        await until(lambda: shop.ended == ["wait"])
 
 
-def test_a_cancelled_call_raises_the_cancel_and_ends_its_handler(mode: str) -> None:
+@on_asyncio
+async def test_a_cancelled_call_raises_the_cancel_and_ends_its_handler(mode: str) -> None:
     events = list[str]()
 
     async def on_elicit(_asked: ElicitRequestFormParams) -> ElicitResult:
@@ -248,49 +235,44 @@ def test_a_cancelled_call_raises_the_cancel_and_ends_its_handler(mode: str) -> N
             raise
         raise AssertionError
 
-    async def main() -> None:
-        async with Client.connect(Shop(), mode=mode, on_elicit=on_elicit) as client:
-            call = asyncio.create_task(client.call_tool("ask"))
-            await asking.wait()
-            call.cancel("enough")
-            with pytest.raises(asyncio.CancelledError) as caught:
-                await call
-            assert caught.value.args == ("enough",)
-        assert events == ["handler"]
-
     asking = asyncio.Event()
-    run(main)
+
+    async with Client.connect(Shop(), mode=mode, on_elicit=on_elicit) as client:
+        call = asyncio.create_task(client.call_tool("ask"))
+        await asking.wait()
+        call.cancel("enough")
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await call
+        assert caught.value.args == ("enough",)
+    assert events == ["handler"]
 
 
-def test_a_client_whose_opening_is_cancelled_is_closed() -> None:
+@on_asyncio
+async def test_a_client_whose_opening_is_cancelled_is_closed() -> None:
     class Silent:
         async def serve_channel(self, _channel: object) -> None:
             opening.set()
             await trio.sleep_forever()
 
-    async def main() -> None:
-        client = Client.connect(Silent())
-        task = asyncio.create_task(client.open())
-        await opening.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not client.is_open
-
     opening = asyncio.Event()
-    run(main)
+
+    client = Client.connect(Silent())
+    task = asyncio.create_task(client.open())
+    await opening.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not client.is_open
 
 
-def test_a_client_opened_in_one_task_may_be_closed_in_another() -> None:
-    async def main() -> None:
-        client = await asyncio.create_task(Client.connect(Shop()).open())
-        assert client.is_open
-        await asyncio.create_task(client.aclose())
-        await client.aclose()
-        with pytest.raises(Disconnected):
-            await client.ping()
-
-    run(main)
+@on_asyncio
+async def test_a_client_opened_in_one_task_may_be_closed_in_another() -> None:
+    client = await asyncio.create_task(Client.connect(Shop()).open())
+    assert client.is_open
+    await asyncio.create_task(client.aclose())
+    await client.aclose()
+    with pytest.raises(Disconnected):
+        await client.ping()
 
 
 def test_a_program_that_ends_with_an_open_client_leaves_nothing() -> None:
@@ -312,15 +294,14 @@ def test_a_program_that_ends_with_an_open_client_leaves_nothing() -> None:
     assert threads() == []
 
 
-def test_a_client_that_was_never_opened_is_disconnected() -> None:
-    async def main() -> None:
-        with pytest.raises(Disconnected):
-            await Client.connect(Shop()).ping()
-
-    run(main)
+@on_asyncio
+async def test_a_client_that_was_never_opened_is_disconnected() -> None:
+    with pytest.raises(Disconnected):
+        await Client.connect(Shop()).ping()
 
 
-def test_a_thousand_cancels_at_random_moments_leave_no_running_call_and_no_task(mode: str) -> None:
+@on_asyncio
+async def test_a_thousand_cancels_at_random_moments_leave_no_running_call_and_no_task(mode: str) -> None:
     chance = random.Random(f"cancels {mode}")
     shop = Shop()
 
@@ -336,24 +317,20 @@ def test_a_thousand_cancels_at_random_moments_leave_no_running_call_and_no_task(
         except asyncio.CancelledError:
             assert not asyncio.current_task().cancelling()
 
-    async def main() -> None:
-        async with Client.connect(shop, mode=mode, on_elicit=on_elicit) as client:
-            for _ in range(50):
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(20):
-                        group.create_task(
-                            one(
-                                client, chance.choice(["echo", "ask", "wait"]), chance.choice([0, chance.random() / 50])
-                            )
-                        )
-            assert (await client.call_tool("echo", {"text": "on"})).text == "on"
-            await until(lambda: len(shop.ended) == shop.began)
-
-    run(main)
+    async with Client.connect(shop, mode=mode, on_elicit=on_elicit) as client:
+        for _ in range(50):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(20):
+                    group.create_task(
+                        one(client, chance.choice(["echo", "ask", "wait"]), chance.choice([0, chance.random() / 50]))
+                    )
+        assert (await client.call_tool("echo", {"text": "on"})).text == "on"
+        await until(lambda: len(shop.ended) == shop.began)
     assert len(shop.ended) == shop.began > 0
 
 
-def test_a_thousand_cancels_of_bodies_on_asyncio_leave_no_body_and_no_task(mode: str) -> None:
+@on_asyncio
+async def test_a_thousand_cancels_of_bodies_on_asyncio_leave_no_body_and_no_task(mode: str) -> None:
     chance = random.Random(f"bodies {mode}")
     server, running = Server("bodies", asyncio=True), list[str]()
 
@@ -377,17 +354,14 @@ def test_a_thousand_cancels_of_bodies_on_asyncio_leave_no_body_and_no_task(mode:
         with contextlib.suppress(asyncio.CancelledError):
             await call
 
-    async def main() -> None:
-        async with Client.connect(server, mode=mode) as client:
-            for _ in range(50):
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(20):
-                        delay = chance.choice([0, chance.random() / 50])
-                        group.create_task(one(client, chance.choice(["echo", "wait"]), delay))
-            assert (await client.call_tool("echo", {"text": "on"})).text == "on"
-            await until(lambda: not running)
-
-    run(main)
+    async with Client.connect(server, mode=mode) as client:
+        for _ in range(50):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(20):
+                    delay = chance.choice([0, chance.random() / 50])
+                    group.create_task(one(client, chance.choice(["echo", "wait"]), delay))
+        assert (await client.call_tool("echo", {"text": "on"})).text == "on"
+        await until(lambda: not running)
 
 
 # the rest of the API
@@ -410,116 +384,89 @@ def test_changes_are_iterated_over_on_asyncio(mode: str) -> None:
     assert run(main).kind == "tools"
 
 
-def test_a_task_is_started_and_followed_on_asyncio() -> None:
+@on_asyncio
+async def test_a_task_is_started_and_followed_on_asyncio() -> None:
     server = Server("slow")
 
     @server.tool(task=True)
     async def slow() -> str:
         return "done"
 
-    async def main() -> None:
-        async with Client.connect(server, mode="modern") as client:
-            task = await client.start_tool("slow", returns=str)
-            assert await task.result() == "done"
-            assert [change.status async for change in task][-1:] == ["completed"]
-            assert (await task.status()).status == "completed"
-
-    run(main)
+    async with Client.connect(server, mode="modern") as client:
+        task = await client.start_tool("slow", returns=str)
+        assert await task.result() == "done"
+        assert [change.status async for change in task][-1:] == ["completed"]
+        assert (await task.status()).status == "completed"
 
 
-def test_a_group_calls_its_servers_and_its_handlers_run_on_asyncio(mode: str) -> None:
+@on_asyncio
+async def test_a_group_calls_its_servers_and_its_handlers_run_on_asyncio(mode: str) -> None:
     async def on_elicit(_asked: ElicitRequestFormParams) -> ElicitResult:
         await asyncio.sleep(0)
         return accept(value="12A")
 
-    async def main() -> None:
-        async with ClientGroup({"a": Shop(), "b": Shop()}, mode=mode, on_elicit=on_elicit) as group:
-            assert len(await group.list_tools()) == 10
-            assert (await group.call_tool("a_echo", {"text": "hi"})).text == "hi"
-            assert (await group.call_tool("b_ask")).text == "accept 12A"
-            assert (await group["a"].call_tool("ask")).text == "accept 12A"
-            assert group.states["a"].status is ServerStatus.CONNECTED
-            assert (await group.wait_connected("b")).is_open
-
-    run(main)
+    async with ClientGroup({"a": Shop(), "b": Shop()}, mode=mode, on_elicit=on_elicit) as group:
+        assert len(await group.list_tools()) == 10
+        assert (await group.call_tool("a_echo", {"text": "hi"})).text == "hi"
+        assert (await group.call_tool("b_ask")).text == "accept 12A"
+        assert (await group["a"].call_tool("ask")).text == "accept 12A"
+        assert group.states["a"].status is ServerStatus.CONNECTED
+        assert (await group.wait_connected("b")).is_open
 
 
-def test_an_agent_asks_its_approval_on_asyncio() -> None:
+@on_asyncio
+async def test_an_agent_asks_its_approval_on_asyncio() -> None:
     async def approve(_call: object) -> bool:
         await asyncio.sleep(0)
         return True
 
-    async def main() -> None:
-        async with Client.connect(Shop()) as client:
-            provider = ScriptedProvider([tool_use("echo", text="hi"), "done"])
-            result = await run_agent(provider, "go", client, approve=approve)
-            assert result.text == "done"
-            tools = await list_model_tools(client, approve=approve)
-            (found,) = await tools.run([ToolUseContent(id="1", name="echo", input={"text": "hi"})])
-            assert not found.is_error
-
-    run(main)
+    async with Client.connect(Shop()) as client:
+        provider = ScriptedProvider([tool_use("echo", text="hi"), "done"])
+        result = await run_agent(provider, "go", client, approve=approve)
+        assert result.text == "done"
+        tools = await list_model_tools(client, approve=approve)
+        (found,) = await tools.run([ToolUseContent(id="1", name="echo", input={"text": "hi"})])
+        assert not found.is_error
 
 
 # wrong use
 
 
-def test_a_client_used_in_another_loop_is_refused_by_name() -> None:
-    async def main() -> None:
-        async with Client.connect(Shop()) as client:
-            group = await ClientGroup({"a": Shop()}).open()
+@on_asyncio
+async def test_a_client_used_in_another_loop_is_refused_by_name() -> None:
+    async with Client.connect(Shop()) as client:
+        group = await ClientGroup({"a": Shop()}).open()
 
-            async def elsewhere(call: object) -> str:
-                with pytest.raises(RuntimeError) as caught:
-                    await call()
-                return str(caught.value)
+        async def elsewhere(call: object) -> str:
+            with pytest.raises(RuntimeError) as caught:
+                await call()
+            return str(caught.value)
 
-            for call in (client.ping, client.list_tools, client.aclose, group.list_tools, group.aclose):
-                text = await asyncio.to_thread(asyncio.run, elsewhere(call))
-                assert "was opened in another event loop" in text
-            await group.aclose()
-            assert (await client.call_tool("echo", {"text": "on"})).text == "on"
-
-    run(main)
+        for call in (client.ping, client.list_tools, client.aclose, group.list_tools, group.aclose):
+            text = await asyncio.to_thread(asyncio.run, elsewhere(call))
+            assert "was opened in another event loop" in text
+        await group.aclose()
+        assert (await client.call_tool("echo", {"text": "on"})).text == "on"
 
 
-def test_run_in_a_running_loop_names_serve() -> None:
-    async def main() -> None:
-        with pytest.raises(RuntimeError, match=r"await server\.serve"):
-            Shop().run()
-
-    run(main)
+@on_asyncio
+async def test_run_in_a_running_loop_names_serve() -> None:
+    with pytest.raises(RuntimeError, match=r"await server\.serve"):
+        Shop().run()
 
 
-def test_trio_run_beside_a_guest_is_refused_by_trio() -> None:
-    async def main() -> None:
-        async with Client.connect(Shop()):
-            with pytest.raises(RuntimeError, match="run\\(\\) from inside a run"):
-                trio.run(trio.sleep, 0)
-
-    run(main)
+@on_asyncio
+async def test_trio_run_beside_a_guest_is_refused_by_trio() -> None:
+    async with Client.connect(Shop()):
+        with pytest.raises(RuntimeError, match="run\\(\\) from inside a run"):
+            trio.run(trio.sleep, 0)
 
 
 # serving
 
 
-def test_a_server_is_served_beside_an_asyncio_program_whose_signals_stay_its_own() -> None:
-    async def main() -> None:
-        interrupt = signal.getsignal(signal.SIGINT)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        serving = asyncio.create_task(Shop().serve("http", port=port))
-        async with Client.connect(f"http://127.0.0.1:{port}/mcp", headers=headers) as client:
-            assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
-            assert signal.getsignal(signal.SIGINT) is interrupt
-            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-        serving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await serving
-        assert asked
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
+@on_asyncio
+async def test_a_server_is_served_beside_an_asyncio_program_whose_signals_stay_its_own() -> None:
     asked = list[str]()
 
     async def headers() -> dict[str, str]:
@@ -527,4 +474,17 @@ def test_a_server_is_served_beside_an_asyncio_program_whose_signals_stay_its_own
         asked.append("headers")
         return {"x-name": "value"}
 
-    run(main)
+    interrupt = signal.getsignal(signal.SIGINT)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serving = asyncio.create_task(Shop().serve("http", port=port))
+    async with Client.connect(f"http://127.0.0.1:{port}/mcp", headers=headers) as client:
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+        assert signal.getsignal(signal.SIGINT) is interrupt
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert asked
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 import trio
-from on_asyncio import BOUND, run
+from on_asyncio import BOUND, on_asyncio
 
 from trio_mcp.bridge import TrioCall, hold_guest
 
@@ -25,51 +25,46 @@ async def call_trio(function: object) -> object:
         await guest.wait_ended()
 
 
-def test_users_of_a_loop_share_one_run_and_the_last_one_ends_it() -> None:
-    async def main() -> None:
-        first, second = await hold_guest(), await hold_guest()
-        assert first is second
-        first.release()
-        assert not first.is_ending
-        second.release()
-        assert first.is_ending
-        third = await hold_guest()
-        assert third is not first
-        third.release()
-        await third.wait_ended()
-
-    run(main)
+@on_asyncio
+async def test_users_of_a_loop_share_one_run_and_the_last_one_ends_it() -> None:
+    first, second = await hold_guest(), await hold_guest()
+    assert first is second
+    first.release()
+    assert not first.is_ending
+    second.release()
+    assert first.is_ending
+    third = await hold_guest()
+    assert third is not first
+    third.release()
+    await third.wait_ended()
 
 
-def test_a_cancel_during_the_end_is_raised_when_trio_has_ended() -> None:
-    async def main() -> None:
-        guest = await hold_guest()
-        guest.release()
-        ending = asyncio.create_task(guest.wait_ended())
-        await asyncio.sleep(0)
-        ending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await ending
-        assert "ended" in repr(guest)
-
-    run(main)
+@on_asyncio
+async def test_a_cancel_during_the_end_is_raised_when_trio_has_ended() -> None:
+    guest = await hold_guest()
+    guest.release()
+    ending = asyncio.create_task(guest.wait_ended())
+    await asyncio.sleep(0)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert "ended" in repr(guest)
 
 
-def test_a_trio_function_that_fails_with_cancels_raises_the_rest() -> None:
+@on_asyncio
+async def test_a_trio_function_that_fails_with_cancels_raises_the_rest() -> None:
     async def fail() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep_forever)
             raise ValueError("broken")
 
-    async def main() -> None:
-        with pytest.raises(ExceptionGroup) as caught:
-            await call_trio(fail)
-        assert caught.group_contains(ValueError)
-
-    run(main)
+    with pytest.raises(ExceptionGroup) as caught:
+        await call_trio(fail)
+    assert caught.group_contains(ValueError)
 
 
-def test_a_trio_function_finishes_its_shielded_clean_up_before_the_cancel_is_raised() -> None:
+@on_asyncio
+async def test_a_trio_function_finishes_its_shielded_clean_up_before_the_cancel_is_raised() -> None:
     events = list[str]()
 
     async def careful() -> None:
@@ -81,21 +76,20 @@ def test_a_trio_function_finishes_its_shielded_clean_up_before_the_cancel_is_rai
                 await trio.sleep(0.01)
             events.append("clean")
 
-    async def main() -> None:
-        task = asyncio.create_task(call_trio(careful))
-        await began.wait()
-        task.cancel()
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert events == ["clean"]
-
     began = asyncio.Event()
-    run(main)
+
+    task = asyncio.create_task(call_trio(careful))
+    await began.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert events == ["clean"]
 
 
-def test_a_system_task_that_raises_fails_open_calls_and_the_next_call_starts_another_run(
+@on_asyncio
+async def test_a_system_task_that_raises_fails_open_calls_and_the_next_call_starts_another_run(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def crash() -> None:
@@ -108,12 +102,9 @@ def test_a_system_task_that_raises_fails_open_calls_and_the_next_call_starts_ano
     async def fine() -> str:
         return "fine"
 
-    async def main() -> None:
-        with pytest.raises(RuntimeError):
-            await call_trio(open_call)
-        assert await call_trio(fine) == "fine"
-
-    run(main)
+    with pytest.raises(RuntimeError):
+        await call_trio(open_call)
+    assert await call_trio(fine) == "fine"
     assert [record.name for record in caplog.records] == ["trio_mcp.bridge"]
 
 
@@ -181,23 +172,21 @@ def test_two_loops_of_a_thread_do_not_share_a_run() -> None:
         second.close()
 
 
-def test_a_run_that_another_library_has_started_as_a_guest_is_named_by_trio() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
-        trio.lowlevel.start_guest_run(
-            trio.sleep,
-            0.05,
-            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
-            done_callback=ended.set_result,
-            host_uses_signal_set_wakeup_fd=True,
-        )
-        with pytest.raises(RuntimeError, match="from inside a run"):
-            await hold_guest()
-        (await ended).unwrap()
-        # It has taken nothing from the next one.
-        guest = await hold_guest()
-        guest.release()
-        await guest.wait_ended()
-
-    run(main)
+@on_asyncio
+async def test_a_run_that_another_library_has_started_as_a_guest_is_named_by_trio() -> None:
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    trio.lowlevel.start_guest_run(
+        trio.sleep,
+        0.05,
+        run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+        done_callback=ended.set_result,
+        host_uses_signal_set_wakeup_fd=True,
+    )
+    with pytest.raises(RuntimeError, match="from inside a run"):
+        await hold_guest()
+    (await ended).unwrap()
+    # It has taken nothing from the next one.
+    guest = await hold_guest()
+    guest.release()
+    await guest.wait_ended()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -22,6 +23,16 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
             await main()
 
     asyncio.run(bounded())
+
+
+def on_asyncio(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Let `run` run a test."""
+
+    @functools.wraps(test)
+    def bounded(*args: object, **options: object) -> None:
+        run(lambda: test(*args, **options))
+
+    return bounded
 
 
 class Peer:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 from asgi_peer import modern_call, modern_request
-from asyncio_peer import BOUND, Peer, call, post, run, shop, until
+from asyncio_peer import BOUND, Peer, call, on_asyncio, post, run, shop, until
 from peer import hello
 
 from trio_mcp import Context, Server, ServiceOptions, configure_logging
@@ -59,70 +59,63 @@ APPS = {
 
 
 @pytest.mark.parametrize("kind", APPS)
-def test_a_call_needs_no_trio_task_but_its_own_unless_its_caller_must_be_found_out(kind: str) -> None:
+@on_asyncio
+async def test_a_call_needs_no_trio_task_but_its_own_unless_its_caller_must_be_found_out(kind: str) -> None:
     make, prefix, more = APPS[kind]
     path = f"{prefix}/mcp"
 
-    async def main() -> None:
-        app = make()
-        async with app.lifespan(), spawned() as tasks:
-            assert (await call("count", path).request(app))[0] == 200
-            assert len(tasks) == 1 + more
-            assert (await post(*modern_request("tools/list", {}), path).request(app))[0] == 200
-            assert len(tasks) == 1 + 2 * more
-            assert (await call("none", path).request(app))[0] == 200
-            assert (await post({"jsonrpc": "2.0"}, {}, path).request(app))[0] == 400
-
-    run(main)
+    app = make()
+    async with app.lifespan(), spawned() as tasks:
+        assert (await call("count", path).request(app))[0] == 200
+        assert len(tasks) == 1 + more
+        assert (await post(*modern_request("tools/list", {}), path).request(app))[0] == 200
+        assert len(tasks) == 1 + 2 * more
+        assert (await call("none", path).request(app))[0] == 200
+        assert (await post({"jsonrpc": "2.0"}, {}, path).request(app))[0] == 400
 
 
-def test_a_body_in_pieces_and_one_behind_a_full_turn_go_on_in_a_trio_task() -> None:
-    async def main() -> None:
-        app = asgi_app(shop())
-        async with app.lifespan(), spawned() as tasks:
-            turn = app.service.turn
-            assert (await call("count", pieces=3).request(app))[0] == 200
-            assert len(tasks) == 2
-            # Trio has had turns meanwhile, and so a call behind a full turn need not wait for one.
-            turn.spent = TURN + 1
-            assert (await call("count").request(app))[0] == 200
-            assert turn.spent < TURN
-            assert len(tasks) == 3
-            turn.spent = TURN + 1
-            assert turn.is_over is False
-            # No turn of Trio since.
-            turn.spent = TURN + 1
-            assert (await call("count").request(app))[0] == 200
-            assert turn.spent < TURN
-            assert len(tasks) == 5
-
-    run(main)
+@on_asyncio
+async def test_a_body_in_pieces_and_one_behind_a_full_turn_go_on_in_a_trio_task() -> None:
+    app = asgi_app(shop())
+    async with app.lifespan(), spawned() as tasks:
+        turn = app.service.turn
+        assert (await call("count", pieces=3).request(app))[0] == 200
+        assert len(tasks) == 2
+        # Trio has had turns meanwhile, and so a call behind a full turn need not wait for one.
+        turn.spent = TURN + 1
+        assert (await call("count").request(app))[0] == 200
+        assert turn.spent < TURN
+        assert len(tasks) == 3
+        turn.spent = TURN + 1
+        assert turn.is_over is False
+        # No turn of Trio since.
+        turn.spent = TURN + 1
+        assert (await call("count").request(app))[0] == 200
+        assert turn.spent < TURN
+        assert len(tasks) == 5
 
 
 @pytest.mark.parametrize("pieces", [1, 50])
-def test_a_body_over_the_limit_is_rejected(pieces: int) -> None:
-    async def main() -> None:
-        app = asgi_app(shop(), limits=HttpLimits(body=100))
-        async with app.lifespan():
-            assert (await call("count", pieces=pieces).request(app))[0] == 413
-
-    run(main)
+@on_asyncio
+async def test_a_body_over_the_limit_is_rejected(pieces: int) -> None:
+    app = asgi_app(shop(), limits=HttpLimits(body=100))
+    async with app.lifespan():
+        assert (await call("count", pieces=pieces).request(app))[0] == 413
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_body_gets_no_call() -> None:
-    async def main() -> None:
-        app = asgi_app(shop())
-        async with app.lifespan():
-            peer = call("count", pieces=2)
-            peer.drop_last()
-            peer.leave()
-            assert (await peer.request(app))[0] == 400
-            assert not app.service.statistics().actors.running
-
-    run(main)
+@on_asyncio
+async def test_a_client_that_leaves_in_the_middle_of_its_body_gets_no_call() -> None:
+    app = asgi_app(shop())
+    async with app.lifespan():
+        peer = call("count", pieces=2)
+        peer.drop_last()
+        peer.leave()
+        assert (await peer.request(app))[0] == 400
+        assert not app.service.statistics().actors.running
 
 
-def test_a_body_that_comes_late_is_received_whether_the_host_returns_a_coroutine_or_another_awaitable() -> None:
+@on_asyncio
+async def test_a_body_that_comes_late_is_received_whether_the_host_returns_a_coroutine_or_another_awaitable() -> None:
     class LatePeer(Peer):
         def __init__(self, whole: Peer, *, is_future: bool) -> None:
             super().__init__(whole.scope, *whole.sent)
@@ -140,18 +133,16 @@ def test_a_body_that_comes_late_is_received_whether_the_host_returns_a_coroutine
 
             await app(self.scope, receive, self._send)
 
-    async def main() -> None:
-        app = asgi_app(shop())
-        async with app.lifespan():
-            for is_future in (True, False):
-                peer = LatePeer(call("count"), is_future=is_future)
-                status, body = await peer.request(app)
-                assert (status, b'"text":"3"' in body, peer.got[:1]) == (200, True, [True])
-
-    run(main)
+    app = asgi_app(shop())
+    async with app.lifespan():
+        for is_future in (True, False):
+            peer = LatePeer(call("count"), is_future=is_future)
+            status, body = await peer.request(app)
+            assert (status, b'"text":"3"' in body, peer.got[:1]) == (200, True, [True])
 
 
-def test_a_host_that_cancels_a_request_while_its_body_is_received_cleans_up() -> None:
+@on_asyncio
+async def test_a_host_that_cancels_a_request_while_its_body_is_received_cleans_up() -> None:
     events = list[str]()
 
     class Waiting(Peer):
@@ -166,32 +157,28 @@ def test_a_host_that_cancels_a_request_while_its_body_is_received_cleans_up() ->
 
             await app(self.scope, receive, self._send)
 
-    async def main() -> None:
-        app = asgi_app(shop())
-        async with app.lifespan():
-            task = asyncio.create_task(Waiting(call("count").scope).serve(app))
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert events == ["ended"]
-
-    run(main)
+    app = asgi_app(shop())
+    async with app.lifespan():
+        task = asyncio.create_task(Waiting(call("count").scope).serve(app))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert events == ["ended"]
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_a_body_that_never_comes_is_408(pieces: int) -> None:
-    async def main() -> None:
-        app = asgi_app(shop(), limits=HttpLimits(body_seconds=0.05))
-        async with app.lifespan():
-            peer = call("count", pieces=pieces)
-            peer.drop_last()
-            assert (await peer.request(app))[0] == 408
-
-    run(main)
+@on_asyncio
+async def test_a_body_that_never_comes_is_408(pieces: int) -> None:
+    app = asgi_app(shop(), limits=HttpLimits(body_seconds=0.05))
+    async with app.lifespan():
+        peer = call("count", pieces=pieces)
+        peer.drop_last()
+        assert (await peer.request(app))[0] == 408
 
 
-def test_a_request_that_is_cancelled_while_its_caller_is_found_out_leaves_no_call() -> None:
+@on_asyncio
+async def test_a_request_that_is_cancelled_while_its_caller_is_found_out_leaves_no_call() -> None:
     events = list[str]()
 
     async def slowly(_headers: Mapping[str, str]) -> str:
@@ -201,20 +188,18 @@ def test_a_request_that_is_cancelled_while_its_caller_is_found_out_leaves_no_cal
         finally:
             events.append("given up")
 
-    async def main() -> None:
-        app = asgi_app(shop(), authenticate=slowly)
-        async with app.lifespan():
-            task = asyncio.create_task(call("count").serve(app))
-            await until(lambda: events)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert events == ["asked", "given up"]
-
-    run(main)
+    app = asgi_app(shop(), authenticate=slowly)
+    async with app.lifespan():
+        task = asyncio.create_task(call("count").serve(app))
+        await until(lambda: events)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert events == ["asked", "given up"]
 
 
-def test_a_cancel_in_the_turn_of_the_response_ends_the_call_that_has_begun() -> None:
+@on_asyncio
+async def test_a_cancel_in_the_turn_of_the_response_ends_the_call_that_has_begun() -> None:
     server, events = Server("shop"), list[str]()
 
     @server.tool
@@ -225,23 +210,21 @@ def test_a_cancel_in_the_turn_of_the_response_ends_the_call_that_has_begun() -> 
         finally:
             events.append("ended")
 
-    async def main() -> None:
-        app = asgi_app(server, authenticate=known)
-        async with app.lifespan():
-            for turns in range(12):
-                task = asyncio.create_task(call("wait").serve(app))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                await until(lambda: events.count("began") == events.count("ended"))
-                await until(lambda: not app.service.statistics().actors.running)
-
-    run(main)
+    app = asgi_app(server, authenticate=known)
+    async with app.lifespan():
+        for turns in range(12):
+            task = asyncio.create_task(call("wait").serve(app))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await until(lambda: events.count("began") == events.count("ended"))
+            await until(lambda: not app.service.statistics().actors.running)
 
 
-def test_a_silent_call_sends_fillers_and_then_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
+@on_asyncio
+async def test_a_silent_call_sends_fillers_and_then_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp_transports.asgi.exchange.KEEP_ALIVE_SECONDS", 0.02)
     server, go_on = Server("shop"), list[bool]()
 
@@ -251,49 +234,45 @@ def test_a_silent_call_sends_fillers_and_then_its_result(monkeypatch: pytest.Mon
             await trio.sleep(0.001)
         return "done"
 
-    async def main() -> None:
-        app = asgi_app(server)
-        async with app.lifespan():
-            peer = call("wait")
-            task = asyncio.create_task(peer.serve(app))
-            await until(lambda: len(peer.answered) == 3)
-            go_on.append(True)
-            await task
-            head, *parts = peer.answered
-            assert (b"content-type", b"text/event-stream") in head["headers"]
-            assert [part["body"][:1] for part in parts[:2]] == [b":", b":"]
-            assert b'"done"' in parts[-1]["body"]
-            assert not parts[-1]["more_body"]
-
-    run(main)
+    app = asgi_app(server)
+    async with app.lifespan():
+        peer = call("wait")
+        task = asyncio.create_task(peer.serve(app))
+        await until(lambda: len(peer.answered) == 3)
+        go_on.append(True)
+        await task
+        head, *parts = peer.answered
+        assert (b"content-type", b"text/event-stream") in head["headers"]
+        assert [part["body"][:1] for part in parts[:2]] == [b":", b":"]
+        assert b'"done"' in parts[-1]["body"]
+        assert not parts[-1]["more_body"]
 
 
-def test_a_stream_ends_when_its_credentials_are_no_longer_accepted() -> None:
+@on_asyncio
+async def test_a_stream_ends_when_its_credentials_are_no_longer_accepted() -> None:
     callers = ["ada"]
 
     async def authenticate(_headers: Mapping[str, str]) -> str | None:
         return callers[0] if callers else None
 
-    async def main() -> None:
-        app = asgi_app(shop(), authenticate=authenticate, limits=HttpLimits(recheck_seconds=0.02))
-        async with app.lifespan():
-            body, headers = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-            peer = post(body, headers)
-            task = asyncio.create_task(peer.serve(app))
-            await until(lambda: len(peer.answered) > 1)
-            callers.clear()
-            await task
-            assert not peer.answered[-1]["more_body"]
-            await until(lambda: not len(app.service.subscriptions))
-        assert {each.get_name() for each in asyncio.all_tasks()} <= {
-            asyncio.current_task().get_name(),  # type: ignore[union-attr]
-            "Trio as the guest of this event loop",
-        }
-
-    run(main)
+    app = asgi_app(shop(), authenticate=authenticate, limits=HttpLimits(recheck_seconds=0.02))
+    async with app.lifespan():
+        body, headers = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        peer = post(body, headers)
+        task = asyncio.create_task(peer.serve(app))
+        await until(lambda: len(peer.answered) > 1)
+        callers.clear()
+        await task
+        assert not peer.answered[-1]["more_body"]
+        await until(lambda: not len(app.service.subscriptions))
+    assert {each.get_name() for each in asyncio.all_tasks()} <= {
+        asyncio.current_task().get_name(),  # type: ignore[union-attr]
+        "Trio as the guest of this event loop",
+    }
 
 
-def test_a_client_that_leaves_while_the_host_sends_ends_its_call() -> None:
+@on_asyncio
+async def test_a_client_that_leaves_while_the_host_sends_ends_its_call() -> None:
     server, events = Server("shop"), list[str]()
 
     @server.tool
@@ -310,16 +289,13 @@ def test_a_client_that_leaves_while_the_host_sends_ends_its_call() -> None:
                 raise OSError("the client has left")
             await super()._send(message)
 
-    async def main() -> None:
-        app = asgi_app(server)
-        async with app.lifespan():
-            body, headers = modern_request("tools/call", {"name": "talk", "arguments": {}})
-            body["params"]["_meta"]["progressToken"] = 1
-            whole = post(body, {**headers, "mcp-name": "talk"})
-            await Broken(whole.scope, *whole.sent).serve(app)
-            await until(lambda: events)
-
-    run(main)
+    app = asgi_app(server)
+    async with app.lifespan():
+        body, headers = modern_request("tools/call", {"name": "talk", "arguments": {}})
+        body["params"]["_meta"]["progressToken"] = 1
+        whole = post(body, {**headers, "mcp-name": "talk"})
+        await Broken(whole.scope, *whole.sent).serve(app)
+        await until(lambda: events)
 
 
 @pytest.fixture
@@ -329,7 +305,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_client_that_does_not_read_for_too_long_counts_as_gone() -> None:
+@on_asyncio
+async def test_a_client_that_does_not_read_for_too_long_counts_as_gone() -> None:
     server, events = Server("shop"), list[str]()
 
     @server.tool
@@ -347,16 +324,13 @@ def test_a_client_that_does_not_read_for_too_long_counts_as_gone() -> None:
                 await asyncio.sleep(BOUND)
             await super()._send(message)
 
-    async def main() -> None:
-        app = asgi_app(server)
-        async with app.lifespan():
-            whole = post(*modern_call("talk", meta={"progressToken": 1}))
-            stopped = Stopped(whole.scope, *whole.sent)
-            await stopped.serve(app)
-            await until(lambda: events[-1] == "ended")
-            assert len(stopped.answered) == 4
-
-    run(main)
+    app = asgi_app(server)
+    async with app.lifespan():
+        whole = post(*modern_call("talk", meta={"progressToken": 1}))
+        stopped = Stopped(whole.scope, *whole.sent)
+        await stopped.serve(app)
+        await until(lambda: events[-1] == "ended")
+        assert len(stopped.answered) == 4
 
 
 def test_a_client_may_take_longer_for_more_bytes() -> None:
@@ -364,7 +338,8 @@ def test_a_client_may_take_longer_for_more_bytes() -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_websocket_client_that_does_not_read_for_too_long_counts_as_gone() -> None:
+@on_asyncio
+async def test_a_websocket_client_that_does_not_read_for_too_long_counts_as_gone() -> None:
     scope = {
         "type": "websocket",
         "path": "/mcp",
@@ -386,16 +361,14 @@ def test_a_websocket_client_that_does_not_read_for_too_long_counts_as_gone() -> 
         if message["type"] != "websocket.accept":
             await asyncio.sleep(BOUND)
 
-    async def main() -> None:
-        app = asgi_app(shop())
-        async with app.lifespan():
-            await app(scope, receive, send)
-            assert sent == ["websocket.accept", "websocket.send"]
-
-    run(main)
+    app = asgi_app(shop())
+    async with app.lifespan():
+        await app(scope, receive, send)
+        assert sent == ["websocket.accept", "websocket.send"]
 
 
-def test_a_client_that_leaves_ends_a_call_that_says_something_all_the_time_to_a_host_that_drops_it() -> None:
+@on_asyncio
+async def test_a_client_that_leaves_ends_a_call_that_says_something_all_the_time_to_a_host_that_drops_it() -> None:
     server, events = Server("shop"), list[str]()
 
     @server.tool
@@ -406,15 +379,12 @@ def test_a_client_that_leaves_ends_a_call_that_says_something_all_the_time_to_a_
         finally:
             events.append("ended")
 
-    async def main() -> None:
-        app = asgi_app(server)
-        async with app.lifespan():
-            peer = post(*modern_call("talk", meta={"progressToken": 1}))
-            peer.leave()
-            await peer.serve(app)
-            await until(lambda: events)
-
-    run(main)
+    app = asgi_app(server)
+    async with app.lifespan():
+        peer = post(*modern_call("talk", meta={"progressToken": 1}))
+        peer.leave()
+        await peer.serve(app)
+        await until(lambda: events)
 
 
 def test_a_request_on_asyncio_is_in_the_access_log() -> None:
@@ -431,77 +401,67 @@ def test_a_request_on_asyncio_is_in_the_access_log() -> None:
     assert log.getvalue().count(" 200 ") == 2
 
 
-def test_calls_that_were_answered_keep_no_memory() -> None:
-    async def main() -> None:
-        app = asgi_app(shop())
-        async with app.lifespan():
+@on_asyncio
+async def test_calls_that_were_answered_keep_no_memory() -> None:
+    app = asgi_app(shop())
+    async with app.lifespan():
+        assert (await call("count").request(app))[0] == 200
+        before = app.service.statistics().memory
+        for _ in range(3):
             assert (await call("count").request(app))[0] == 200
-            before = app.service.statistics().memory
-            for _ in range(3):
-                assert (await call("count").request(app))[0] == 200
-            assert app.service.statistics().memory == before
-
-    run(main)
+        assert app.service.statistics().memory == before
 
 
-def test_a_stream_whose_client_leaves_asks_no_more_for_its_credentials() -> None:
-    async def main() -> None:
-        app = asgi_app(shop(), authenticate=known)
-        async with app.lifespan():
-            body, headers = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-            peer = post(body, headers)
-            task = asyncio.create_task(peer.serve(app))
-            await until(lambda: len(peer.answered) > 1)
-            assert "waiting until credentials expire" in names()
-            peer.leave()
-            await task
-            await until(lambda: "waiting until credentials expire" not in names())
-
+@on_asyncio
+async def test_a_stream_whose_client_leaves_asks_no_more_for_its_credentials() -> None:
     def names() -> set[str]:
         return {task.get_name() for task in asyncio.all_tasks()}
 
-    run(main)
+    app = asgi_app(shop(), authenticate=known)
+    async with app.lifespan():
+        body, headers = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        peer = post(body, headers)
+        task = asyncio.create_task(peer.serve(app))
+        await until(lambda: len(peer.answered) > 1)
+        assert "waiting until credentials expire" in names()
+        peer.leave()
+        await task
+        await until(lambda: "waiting until credentials expire" not in names())
 
 
-def test_a_server_that_a_function_of_a_client_calls_runs_its_own_functions_on_trio() -> None:
+@on_asyncio
+async def test_a_server_that_a_function_of_a_client_calls_runs_its_own_functions_on_trio() -> None:
     server, homes = Server("shop"), list[object]()
 
     @server.tool
     async def look() -> None:
         homes.append(HOME.get())
 
-    async def main() -> None:
-        app = asgi_app(server)
-        async with app.lifespan():
-            assert app.residence is not None
-            # As in a function of a client that was opened on asyncio.
-            HOME.set(app.residence.guest)
-            assert (await call("look").request(app))[0] == 200
-            assert (await call("look", pieces=2).request(app))[0] == 200
-
-    run(main)
+    app = asgi_app(server)
+    async with app.lifespan():
+        assert app.residence is not None
+        # As in a function of a client that was opened on asyncio.
+        HOME.set(app.residence.guest)
+        assert (await call("look").request(app))[0] == 200
+        assert (await call("look", pieces=2).request(app))[0] == 200
     assert homes == [None, None]
 
 
-def test_a_legacy_session_that_outlives_the_process_is_stored_before_it_is_answered(tmp_path: Path) -> None:
+@on_asyncio
+async def test_a_legacy_session_that_outlives_the_process_is_stored_before_it_is_answered(tmp_path: Path) -> None:
     server = Server("shop", options=ServiceOptions(store=str(tmp_path / "state.db"), keys=KeyRing.random()))
 
     @server.tool
     async def count() -> int:
         return 3
 
-    async def main() -> None:
-        app = asgi_app(server)
-        async with app.lifespan():
-            opening = post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello(NEWEST_LEGACY)}, {})
-            assert (await opening.request(app))[0] == 200
-            session = dict(opening.answered[0]["headers"])[b"mcp-session-id"].decode()
-            counting = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "count", "arguments": {}}}
-            headers = {"mcp-session-id": session, "mcp-protocol-version": NEWEST_LEGACY}
-            assert (await post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers).request(app))[
-                0
-            ] == 202
-            status, body = await post(counting, headers).request(app)
-            assert (status, b'"text":"3"' in body) == (200, True)
-
-    run(main)
+    app = asgi_app(server)
+    async with app.lifespan():
+        opening = post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello(NEWEST_LEGACY)}, {})
+        assert (await opening.request(app))[0] == 200
+        session = dict(opening.answered[0]["headers"])[b"mcp-session-id"].decode()
+        counting = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "count", "arguments": {}}}
+        headers = {"mcp-session-id": session, "mcp-protocol-version": NEWEST_LEGACY}
+        assert (await post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers).request(app))[0] == 202
+        status, body = await post(counting, headers).request(app)
+        assert (status, b'"text":"3"' in body) == (200, True)

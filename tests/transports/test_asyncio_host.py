@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 import trio
 from asgi_peer import modern_call
-from asyncio_peer import Peer, call, get, post, run, shop, until
+from asyncio_peer import Peer, call, get, on_asyncio, post, run, shop, until
 
 from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
 from trio_mcp.base import forks
@@ -49,20 +49,18 @@ APPS = {
 
 
 @pytest.mark.parametrize("kind", APPS)
-def test_a_call_is_answered_as_on_trio_and_the_probes_know_it(kind: str) -> None:
+@on_asyncio
+async def test_a_call_is_answered_as_on_trio_and_the_probes_know_it(kind: str) -> None:
     make, prefix, status = APPS[kind]
 
-    async def main() -> None:
-        app = make()
-        assert (await get("/health").request(app))[0] == 200
-        found, body = await call("count", f"{prefix}/mcp").request(app)
-        assert found == status
-        assert (b'"text":"3"' in body) == (status == 200)
-        if status == 200:
-            assert (await get("/ready").request(app))[0] == 200
-        await leave_nothing()
-
-    run(main)
+    app = make()
+    assert (await get("/health").request(app))[0] == 200
+    found, body = await call("count", f"{prefix}/mcp").request(app)
+    assert found == status
+    assert (b'"text":"3"' in body) == (status == 200)
+    if status == 200:
+        assert (await get("/ready").request(app))[0] == 200
+    await leave_nothing()
 
 
 class Remembering(Authenticator):
@@ -80,28 +78,27 @@ class Remembering(Authenticator):
         return Caller("ben") if headers.get("authorization") == "Bearer new" else None
 
 
-def test_a_known_caller_is_served_without_a_task_of_trio_and_others_are_verified_on_it() -> None:
+@on_asyncio
+async def test_a_known_caller_is_served_without_a_task_of_trio_and_others_are_verified_on_it() -> None:
     hook, server = Remembering(), Server("shop", version="1")
 
     @server.tool
     def who(ctx: Context) -> str:
         return f"{ctx.caller and ctx.caller.principal} {'authorization' in ctx.request.headers}"
 
-    async def main() -> None:
-        app = asgi_app(server, authenticate=hook)
-        body, headers = modern_call("who")
-        for token, status, said in (("new", 200, b"ben False"), ("known", 200, b"ada False"), ("bad", 401, b"")):
-            peer = post(body, {**headers, "authorization": f"Bearer {token}"})
-            found, answer = await peer.request(app)
-            assert (found, said in answer) == (status, True)
-        await leave_nothing()
-
-    run(main)
+    app = asgi_app(server, authenticate=hook)
+    body, headers = modern_call("who")
+    for token, status, said in (("new", 200, b"ben False"), ("known", 200, b"ada False"), ("bad", 401, b"")):
+        peer = post(body, {**headers, "authorization": f"Bearer {token}"})
+        found, answer = await peer.request(app)
+        assert (found, said in answer) == (status, True)
+    await leave_nothing()
     # The first one has started the application.
     assert hook.on_trio[1:] == [False, False]
 
 
-def test_a_client_that_leaves_cancels_its_call_and_so_does_the_host() -> None:
+@on_asyncio
+async def test_a_client_that_leaves_cancels_its_call_and_so_does_the_host() -> None:
     server, events = Server("shop"), list[str]()
 
     @server.tool
@@ -112,25 +109,22 @@ def test_a_client_that_leaves_cancels_its_call_and_so_does_the_host() -> None:
         finally:
             events.append("ended")
 
-    async def main() -> None:
-        app = asgi_app(server)
-        leaving = call("wait")
-        task = asyncio.create_task(leaving.serve(app))
-        await until(lambda: len(events) == 1)
-        leaving.leave()
-        # Much earlier than a filler is due, which would find it out, too.
-        await asyncio.wait_for(task, 5)
-        await until(lambda: len(events) == 2)
-        cancelled = call("wait")
-        task = asyncio.create_task(cancelled.serve(app))
-        await until(lambda: len(events) == 3)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until(lambda: events == ["began", "ended"] * 2)
-        await leave_nothing()
-
-    run(main)
+    app = asgi_app(server)
+    leaving = call("wait")
+    task = asyncio.create_task(leaving.serve(app))
+    await until(lambda: len(events) == 1)
+    leaving.leave()
+    # Much earlier than a filler is due, which would find it out, too.
+    await asyncio.wait_for(task, 5)
+    await until(lambda: len(events) == 2)
+    cancelled = call("wait")
+    task = asyncio.create_task(cancelled.serve(app))
+    await until(lambda: len(events) == 3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: events == ["began", "ended"] * 2)
+    await leave_nothing()
 
 
 UNIX_SOCKETS = {
@@ -140,7 +134,10 @@ UNIX_SOCKETS = {
 
 
 @pytest.mark.parametrize("kind", UNIX_SOCKETS)
-def test_over_a_unix_socket_a_caller_is_the_client_that_a_trusted_proxy_names_or_else_each_request(kind: str) -> None:
+@on_asyncio
+async def test_over_a_unix_socket_a_caller_is_the_client_that_a_trusted_proxy_names_or_else_each_request(
+    kind: str,
+) -> None:
     trusted, count = UNIX_SOCKETS[kind]
     server = Server("shop", options=ServiceOptions(actors=Limits(actors=8)))
     running = list[int]()
@@ -156,25 +153,23 @@ def test_over_a_unix_socket_a_caller_is_the_client_that_a_trusted_proxy_names_or
         peer.scope["client"] = None
         return peer
 
-    async def main() -> None:
-        app = asgi_app(server, trusted_proxies=trusted)
-        async with app.lifespan():
-            calls = list[asyncio.Task[None]]()
-            for _ in range(count):
-                calls.append(asyncio.create_task(from_client("203.0.113.1").serve(app)))
-                await until(lambda: len(running) == len(calls))
-            assert (await from_client("203.0.113.1").request(app))[0] == 503
-            if trusted:
-                calls.append(asyncio.create_task(from_client("203.0.113.2").serve(app)))
-                await until(lambda: len(running) == len(calls))
-            for each in calls:
-                each.cancel()
-            await asyncio.wait(calls)
-
-    run(main)
+    app = asgi_app(server, trusted_proxies=trusted)
+    async with app.lifespan():
+        calls = list[asyncio.Task[None]]()
+        for _ in range(count):
+            calls.append(asyncio.create_task(from_client("203.0.113.1").serve(app)))
+            await until(lambda: len(running) == len(calls))
+        assert (await from_client("203.0.113.1").request(app))[0] == 503
+        if trusted:
+            calls.append(asyncio.create_task(from_client("203.0.113.2").serve(app)))
+            await until(lambda: len(running) == len(calls))
+        for each in calls:
+            each.cancel()
+        await asyncio.wait(calls)
 
 
-def test_a_failure_of_trio_ends_requests_with_503_and_the_next_one_starts_it_again() -> None:
+@on_asyncio
+async def test_a_failure_of_trio_ends_requests_with_503_and_the_next_one_starts_it_again() -> None:
     server = shop()
 
     async def crash() -> None:
@@ -185,21 +180,19 @@ def test_a_failure_of_trio_ends_requests_with_503_and_the_next_one_starts_it_aga
         trio.lowlevel.spawn_system_task(crash)
         await trio.sleep_forever()
 
-    async def main() -> None:
-        app = asgi_app(server)
-        failing = call("fail")
-        with pytest.raises(RuntimeError):
-            await failing.request(app)
-        assert failing.answered[0]["status"] == 503
-        # A request that comes before the failure is over is one of those that it ends.
-        await until(lambda: current_guest() is None)
-        status, body = await call("count").request(app)
-        assert (status, b"3" in body) == (200, True)
-
-    run(main)
+    app = asgi_app(server)
+    failing = call("fail")
+    with pytest.raises(RuntimeError):
+        await failing.request(app)
+    assert failing.answered[0]["status"] == 503
+    # A request that comes before the failure is over is one of those that it ends.
+    await until(lambda: current_guest() is None)
+    status, body = await call("count").request(app)
+    assert (status, b"3" in body) == (200, True)
 
 
-def test_a_failure_of_trio_ends_requests_whose_callers_are_not_known_yet_with_503() -> None:
+@on_asyncio
+async def test_a_failure_of_trio_ends_requests_whose_callers_are_not_known_yet_with_503() -> None:
     async def crash() -> None:
         raise ValueError("bug")
 
@@ -208,31 +201,27 @@ def test_a_failure_of_trio_ends_requests_whose_callers_are_not_known_yet_with_50
         await trio.sleep_forever()
         raise AssertionError
 
-    async def main() -> None:
-        app = asgi_app(shop(), authenticate=authenticate)
-        failing = call("count")
-        with pytest.raises(RuntimeError):
-            await failing.request(app)
-        assert failing.answered[0]["status"] == 503
-        await until(lambda: current_guest() is None)
-
-    run(main)
+    app = asgi_app(shop(), authenticate=authenticate)
+    failing = call("count")
+    with pytest.raises(RuntimeError):
+        await failing.request(app)
+    assert failing.answered[0]["status"] == 503
+    await until(lambda: current_guest() is None)
 
 
-def test_a_lifespan_that_is_handed_over_serves_in_its_block() -> None:
-    async def main() -> None:
-        app = asgi_app(shop())
-        async with app.lifespan():
-            assert (await get("/ready").request(app))[0] == 200
-            await app.drain(1)
-            assert (await get("/ready").request(app))[0] == 503
-        await leave_nothing()
-        assert (await call("count").request(app))[0] == 503
-
-    run(main)
+@on_asyncio
+async def test_a_lifespan_that_is_handed_over_serves_in_its_block() -> None:
+    app = asgi_app(shop())
+    async with app.lifespan():
+        assert (await get("/ready").request(app))[0] == 200
+        await app.drain(1)
+        assert (await get("/ready").request(app))[0] == 503
+    await leave_nothing()
+    assert (await call("count").request(app))[0] == 503
 
 
-def test_a_start_that_is_cancelled_ends_what_was_being_started() -> None:
+@on_asyncio
+async def test_a_start_that_is_cancelled_ends_what_was_being_started() -> None:
     events = list[str]()
 
     @asynccontextmanager
@@ -244,20 +233,18 @@ def test_a_start_that_is_cancelled_ends_what_was_being_started() -> None:
         finally:
             events.append("ended")
 
-    async def main() -> None:
-        app = asgi_app(Server("shop", lifespan=lifespan))
-        starting = asyncio.create_task(app.lifespan().__aenter__())
-        await until(lambda: events)
-        starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
-        assert events == ["starting", "ended"]
-        await leave_nothing()
-
-    run(main)
+    app = asgi_app(Server("shop", lifespan=lifespan))
+    starting = asyncio.create_task(app.lifespan().__aenter__())
+    await until(lambda: events)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert events == ["starting", "ended"]
+    await leave_nothing()
 
 
-def test_a_host_that_cannot_receive_ends_the_connection_and_gets_its_error() -> None:
+@on_asyncio
+async def test_a_host_that_cannot_receive_ends_the_connection_and_gets_its_error() -> None:
     connect = {"type": "websocket.connect"}
     scope = {
         "type": "websocket",
@@ -267,23 +254,20 @@ def test_a_host_that_cannot_receive_ends_the_connection_and_gets_its_error() -> 
         "subprotocols": ["mcp"],
     }
 
-    async def main() -> None:
-        app, incoming = asgi_app(shop()), [connect]
+    app, incoming = asgi_app(shop()), [connect]
 
-        async def receive() -> dict[str, str]:
-            if not incoming:
-                raise LookupError
-            return incoming.pop()
+    async def receive() -> dict[str, str]:
+        if not incoming:
+            raise LookupError
+        return incoming.pop()
 
-        async def send(_message: object) -> None:
-            return
+    async def send(_message: object) -> None:
+        return
 
-        async with app.lifespan():
-            with pytest.raises(LookupError):
-                await app(scope, receive, send)
-        await leave_nothing()
-
-    run(main)
+    async with app.lifespan():
+        with pytest.raises(LookupError):
+            await app(scope, receive, send)
+    await leave_nothing()
 
 
 @pytest.mark.parametrize("drain", [0.1, None])
@@ -312,28 +296,27 @@ def test_the_signals_of_the_host_are_handled_in_front_of_it_and_restored(drain: 
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no SIGUSR1")
-def test_the_tree_of_each_application_is_logged_at_a_signal_that_would_end_the_host(
+@on_asyncio
+async def test_the_tree_of_each_application_is_logged_at_a_signal_that_would_end_the_host(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def logged() -> list[str]:
         return [record.getMessage().split()[3] for record in caplog.records if record.name == "trio_mcp.tree"]
 
-    async def main() -> None:
-        first = asgi_app({"/shop": shop(), "/garden": Server("garden")})
-        second = asgi_app(Server("second"))
-        async with first.lifespan():
-            async with second.lifespan():
-                signal.raise_signal(signal.SIGUSR1)
-                await until(lambda: len(logged()) == 3)
+    first = asgi_app({"/shop": shop(), "/garden": Server("garden")})
+    second = asgi_app(Server("second"))
+    async with first.lifespan():
+        async with second.lifespan():
             signal.raise_signal(signal.SIGUSR1)
-            await until(lambda: len(logged()) == 5)
-        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
-
-    run(main)
+            await until(lambda: len(logged()) == 3)
+        signal.raise_signal(signal.SIGUSR1)
+        await until(lambda: len(logged()) == 5)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
     assert [*map(str, logged())] == ["shop", "garden", "second", "shop", "garden"]
 
 
-def test_where_the_system_has_no_such_signal_and_no_forks_the_application_serves(
+@on_asyncio
+async def test_where_the_system_has_no_such_signal_and_no_forks_the_application_serves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As on Windows."""
@@ -341,11 +324,8 @@ def test_where_the_system_has_no_such_signal_and_no_forks_the_application_serves
     monkeypatch.delattr(os, "register_at_fork")
     assert runpy.run_path(forks.__file__)["generation"] == 0
 
-    async def main() -> None:
-        async with (app := asgi_app(shop())).lifespan():
-            assert (await call("count").request(app))[0] == 200
-
-    run(main)
+    async with (app := asgi_app(shop())).lifespan():
+        assert (await call("count").request(app))[0] == 200
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no SIGUSR1")
@@ -411,7 +391,8 @@ def test_a_host_that_ends_without_lifespan_leaves_no_task_thread_or_descriptor(o
 
 
 @pytest.mark.parametrize("on_asyncio", [True, False])
-def test_five_hundred_clients_that_leave_at_random_moments_leave_no_call(on_asyncio: bool) -> None:
+@on_asyncio
+async def test_five_hundred_clients_that_leave_at_random_moments_leave_no_call(on_asyncio: bool) -> None:
     random, server = Random(31), Server("shop", asyncio=on_asyncio)
     running = list[int]()
 
@@ -438,13 +419,10 @@ def test_five_hundred_clients_that_leave_at_random_moments_leave_no_call(on_asyn
         if not task.cancelled():
             task.result()
 
-    async def main() -> None:
-        app = asgi_app(server, authenticate=known)
-        async with app.lifespan():
-            for _ in range(50):
-                await asyncio.gather(*(leave(app) for _ in range(10)))
-            await until(lambda: not app.service.statistics().actors.running)
-            assert not running
-        await leave_nothing()
-
-    run(main)
+    app = asgi_app(server, authenticate=known)
+    async with app.lifespan():
+        for _ in range(50):
+            await asyncio.gather(*(leave(app) for _ in range(10)))
+        await until(lambda: not app.service.statistics().actors.running)
+        assert not running
+    await leave_nothing()
