@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import trio
 from naming import naming, unnamed
-from scripted import OFFERS, as_legacy, as_modern, conversation
+from scripted import as_legacy, as_modern, conversation
 from scripted_model import ScriptedModel, StreamingModel, answer, results_in, use
 
-from trio_mcp import Client, Context, Image, Server, accept, run_agent
+from trio_mcp import Client, Context, Server, run_agent
 from trio_mcp.compose import AgentCall, agent_tools
 from trio_mcp.compose.agent_tools import model_name
 from trio_mcp.errors import (
@@ -26,13 +26,11 @@ from trio_mcp.errors import (
     RequestTimeout,
 )
 from trio_mcp.protocol.conversation import conversation_problem
-from trio_mcp.session.token_usage import MAX_CALLS, TokenUsage
+from trio_mcp.session.token_usage import TokenUsage
 from trio_mcp.types import (
-    AudioContent,
     CreateMessageRequestParams,
     CreateMessageResult,
     ImageContent,
-    ResourceLink,
     SamplingMessage,
     TextContent,
     ToolResultContent,
@@ -102,14 +100,15 @@ def never(_call: AgentCall) -> bool:
 
 
 async def test_the_model_gets_the_tools_of_all_servers_and_the_results_of_its_calls(mode: str) -> None:
-    model = ScriptedModel([use("add", "1", a=1, b=2), use("forecast", "2", city="Lisbon")], "3, and it rains")
+    last = answer("3, and it rains", {"inputTokens": 20})
+    model = ScriptedModel([use("add", "1", a=1, b=2), use("forecast", "2", city="Lisbon")], last)
     async with clients_of(mode, calculator(), weather()) as clients:
         result = await run_agent(model, "1 + 2, and the weather?", clients, system_prompt="Be brief.", max_tokens=50)
     assert [tool.name for tool in model.asked[0].tools or ()] == ["add", "divide", "forecast"]
     assert (model.asked[0].system_prompt, model.asked[0].max_tokens) == ("Be brief.", 50)
     assert texts(results_in(model.asked[1].messages)) == ["3", "rain in Lisbon"]
     assert (result.text, result.iterations, result.stop_reason) == ("3, and it rains", 2, "endTurn")
-    assert result.model == "scripted"
+    assert (result.model, result.usage) == ("scripted", TokenUsage(20, None))
     assert conversation_problem(result.messages) is None
 
 
@@ -128,14 +127,6 @@ async def test_an_answer_of_a_provider_that_ignores_its_cancel_is_dropped(mode: 
             raise AssertionError("it has an answer")
     assert scope.cancelled_caught
     assert seen == []
-
-
-async def test_the_usage_of_all_answers_is_summed(mode: str) -> None:
-    model = ScriptedModel(
-        answer([use("add", a=1, b=2)], {"inputTokens": 10, "outputTokens": 4}), answer("3", {"inputTokens": 20})
-    )
-    async with clients_of(mode, calculator()) as clients:
-        assert (await run_agent(model, "1 + 2?", clients)).usage == TokenUsage(30, 4)
 
 
 async def test_the_results_come_in_the_order_of_the_calls_and_not_of_their_ends(mode: str) -> None:
@@ -172,40 +163,6 @@ async def test_calls_above_the_limit_wait(mode: str) -> None:
     assert running == [0, 2]
 
 
-async def test_every_kind_of_content_reaches_the_model(mode: str) -> None:
-    server = Server("gallery")
-
-    @server.tool
-    async def show() -> list[Any]:
-        sound = AudioContent(data="AAAA", mime_type="audio/wav")
-        link = ResourceLink(name="plan", uri="file:///plan")
-        return ["a cat", Image(data=b"\x89PNG\r\n\x1a\n", mime_type="image/png"), sound, link]
-
-    @server.tool
-    async def measure() -> dict[str, int]:
-        return {"width": 3}
-
-    model = ScriptedModel([use("show", "1"), use("measure", "2")], "nice")
-    async with clients_of(mode, server) as clients:
-        await run_agent(model, "show", clients)
-    shown, measured = results_in(model.asked[1].messages)
-    assert [type(block) for block in shown.content] == [TextContent, ImageContent, AudioContent, ResourceLink]
-    assert measured.structured_content == {"width": 3}
-
-
-async def test_a_tool_may_ask_the_user_meanwhile(mode: str) -> None:
-    server = Server("travel")
-
-    @server.tool
-    async def book(ctx: Context) -> str:
-        return str(await ctx.elicit.strict("Which seat?", str))
-
-    model = ScriptedModel(use("book"), "booked")
-    async with clients_of(mode, server, on_elicit=lambda _form: accept(value="1A")) as clients:
-        await run_agent(model, "book", clients)
-    assert texts(results_in(model.asked[1].messages)) == ["1A"]
-
-
 async def test_a_server_without_tools_is_left_out(mode: str) -> None:
     server = Server("prompts only")
 
@@ -225,22 +182,8 @@ async def test_a_second_run_continues_the_conversation(mode: str) -> None:
     async with clients_of(mode, calculator()) as clients:
         first = await run_agent(model, "1 + 2?", clients)
         second = await run_agent(model, "Sure?", clients, messages=first.messages)
-    assert [message.role for message in second.messages] == [
-        "user",
-        "assistant",
-        "user",
-        "assistant",
-        "user",
-        "assistant",
-    ]
+    assert [message.role for message in second.messages] == ["user", "assistant"] * 3
     assert second.iterations == 1
-
-
-async def test_messages_that_end_with_the_user_need_no_prompt(mode: str) -> None:
-    asked = SamplingMessage(role="user", content=TextContent(text="1 + 2?"))
-    async with clients_of(mode, calculator()) as clients:
-        result = await run_agent(ScriptedModel("3"), None, clients, messages=[asked])
-    assert result.messages[0] == asked
 
 
 async def test_a_prompt_may_be_an_image(mode: str) -> None:
@@ -253,14 +196,6 @@ async def test_a_prompt_may_be_an_image(mode: str) -> None:
         picture,
         [TextContent(text="What is this?"), picture],
     ]
-
-
-async def test_the_last_request_has_no_tools(mode: str) -> None:
-    model = ScriptedModel(use("add", a=1, b=2), "I think 3")
-    async with clients_of(mode, calculator()) as clients:
-        result = await run_agent(model, "1 + 2?", clients, max_iterations=2)
-    assert model.asked[1].tools is None
-    assert (result.text, result.iterations) == ("I think 3", 2)
 
 
 @pytest.mark.parametrize(("kind", "pieces"), [(StreamingModel, ["h", "i", "3"]), (ScriptedModel, ["hi", "3"])])
@@ -363,21 +298,17 @@ async def result_of(mode: str, server: Server, call: Any, **options: Any) -> Too
     return result
 
 
-async def test_a_tool_that_fails_is_an_error_result(mode: str) -> None:
-    result = await result_of(mode, calculator(), use("divide", a=1, b=0))
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [(use("divide", a=1, b=0), []), (use("add", a="one", b=2), ["a"]), (use("subtract", a=1, b=2), ["subtract"])],
+    ids=["fails", "wrong arguments", "unknown"],
+)
+async def test_a_call_without_a_result_is_an_error_result_that_names_what_is_wrong(
+    mode: str, call: ToolUseContent, named: list[str]
+) -> None:
+    result = await result_of(mode, calculator(), call)
     assert result.is_error
-
-
-async def test_wrong_arguments_are_an_error_result_that_names_them(mode: str) -> None:
-    result = await result_of(mode, calculator(), use("add", a="one", b=2))
-    assert result.is_error
-    assert unnamed(texts([result])[0], "a") == []
-
-
-async def test_a_tool_that_is_not_there_is_an_error_result_that_names_it(mode: str) -> None:
-    result = await result_of(mode, calculator(), use("subtract", a=1, b=2))
-    assert result.is_error
-    assert unnamed(texts([result])[0], "subtract") == []
+    assert unnamed(texts([result])[0], *named) == []
 
 
 async def test_a_call_that_takes_too_long_is_an_error_result_that_names_the_limit(mode: str) -> None:
@@ -404,10 +335,11 @@ async def test_a_result_that_is_too_large_is_an_error_result_that_names_the_limi
     assert unnamed(texts([result])[0], "max_result", 900) == []
 
 
-async def test_an_error_that_is_too_large_is_cut_down_to_one_that_names_the_limit(opening: Any) -> None:
+async def test_a_tool_of_a_later_page_whose_error_is_too_large_has_one_that_names_the_limit(opening: Any) -> None:
     model = ScriptedModel(use("book"), "done")
     async with conversation(opening) as (client, wire, start):
         run = start(run_agent, model, "?", [client], max_result=900)
+        await wire.reply("tools/list", listing(nextCursor="next"))
         await wire.reply("tools/list", listing("book"))
         request = await wire.request("tools/call")
         await wire.send({"id": request["id"], "error": {"code": -32000, "message": "x" * 1000}})
@@ -472,32 +404,11 @@ async def test_an_exception_of_the_programs_own_handler_ends_the_run_where_a_cal
 # what goes wrong with the model
 
 
-async def test_a_failure_of_the_model_is_raised_unchanged(mode: str) -> None:
-    failure = ProviderError("no", kind=ProviderErrorKind.RATE_LIMITED)
-    async with clients_of(mode, calculator()) as clients:
-        with pytest.raises(ProviderError) as caught:
-            await run_agent(ScriptedModel(failure), "?", clients)
-    assert caught.value is failure
-
-
-async def test_an_answer_that_breaks_a_rule_ends_the_run_before_any_call(mode: str) -> None:
-    async with clients_of(mode, calculator()) as clients:
-        with pytest.raises(RemoteProtocolError):
-            await run_agent(ScriptedModel([use("add", "1"), use("add", "1")]), "?", clients)
-
-
 @pytest.mark.parametrize("call", [use("add", a=math.nan), use("add", "\ud800"), use("add", a="\ud800")], ids=repr)
 async def test_an_answer_that_is_no_json_ends_the_run_before_any_call(mode: str, call: ToolUseContent) -> None:
     model = ScriptedModel([use("add", "first"), call])
     async with clients_of(mode, calculator()) as clients:
         with pytest.raises(RemoteProtocolError):
-            await run_agent(model, "?", clients, approve=never)
-
-
-async def test_an_answer_with_too_many_calls_ends_the_run_before_any_call(mode: str) -> None:
-    model = ScriptedModel([use("add", str(number)) for number in range(MAX_CALLS + 1)])
-    async with clients_of(mode, calculator()) as clients:
-        with pytest.raises(LimitExceeded, match=naming(MAX_CALLS, MAX_CALLS + 1)):
             await run_agent(model, "?", clients, approve=never)
 
 
@@ -513,18 +424,6 @@ async def test_a_list_that_fails_ends_the_run_and_names_the_server(mode: str) ->
         with pytest.raises(Disconnected) as caught:
             await run.result()
     assert unnamed(" ".join(caught.value.__notes__), "scripted") == []
-
-
-async def test_all_pages_of_a_list_are_read(mode: str) -> None:
-    opening: Callable[..., Any] = as_legacy if mode == "legacy" else as_modern
-    model = ScriptedModel("done")
-    async with conversation(opening) as (client, wire, start):
-        assert "tools" in OFFERS
-        run = start(run_agent, model, "?", [client])
-        await wire.reply("tools/list", listing("one", nextCursor="next"))
-        await wire.reply("tools/list", listing("two"))
-        await run.result()
-    assert [tool.name for tool in model.asked[0].tools or ()] == ["one", "two"]
 
 
 async def test_names_that_models_reject_are_changed_for_the_model_and_back_for_the_server(mode: str) -> None:
@@ -551,17 +450,17 @@ async def test_two_servers_with_one_name_are_rejected_before_the_model_is_asked(
     assert model.asked == []
 
 
-async def test_a_client_that_is_given_twice_counts_once(mode: str) -> None:
-    async with clients_of(mode, calculator()) as clients:
-        assert (await run_agent(ScriptedModel("3"), "?", clients * 2)).text == "3"
-
-
-async def test_the_clients_may_be_any_iterable(mode: str) -> None:
+async def test_the_clients_may_be_any_iterable_with_one_twice_or_one_client(mode: str) -> None:
+    all_tools = ["add", "divide", "forecast"]
+    asked = SamplingMessage(role="user", content=TextContent(text="?"))
     async with clients_of(mode, calculator(), weather()) as clients:
-        for given in (iter(clients), dict.fromkeys(clients), {str(i): each for i, each in enumerate(clients)}.values()):
+        for given in (iter(clients), dict.fromkeys(clients), clients * 2, clients[1]):
             model = ScriptedModel("3")
-            await run_agent(model, "?", given)
-            assert [tool.name for tool in model.asked[0].tools or ()] == ["add", "divide", "forecast"]
+            result = await run_agent(model, None, given, messages=[asked])
+            assert [tool.name for tool in model.asked[0].tools or ()] == (
+                all_tools[2:] if given is clients[1] else all_tools
+            )
+            assert result.messages[0] == asked
 
 
 async def test_no_further_page_is_read_when_there_are_too_many_tools(
@@ -598,25 +497,6 @@ async def test_a_list_that_takes_too_long_ends_the_run_and_names_the_server(open
         with pytest.raises(RequestTimeout, match=naming(5)) as caught:
             await run.result()
     assert unnamed(" ".join(caught.value.__notes__), "scripted") == []
-
-
-async def test_a_tool_that_is_removed_during_the_run_is_an_error_result(opening: Any) -> None:
-    model = ScriptedModel(use("book"), "done")
-    async with conversation(opening) as (client, wire, start):
-        run = start(run_agent, model, "?", [client])
-        await wire.reply("tools/list", listing("book"))
-        request = await wire.request("tools/call")
-        await wire.notify("notifications/tools/list_changed")
-        await wire.send({"id": request["id"], "error": {"code": -32602, "message": "Unknown tool: book"}})
-        await run.result()
-    assert [result.is_error for result in results_in(model.asked[1].messages)] == [True]
-
-
-async def test_too_many_tools_are_rejected(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_tools, "MAX_TOOLS", 1)
-    async with clients_of(mode, calculator()) as clients:
-        with pytest.raises(LimitExceeded, match="1"):
-            await run_agent(ScriptedModel(), "?", clients)
 
 
 # arguments
@@ -659,12 +539,6 @@ class Unused:
 async def test_an_invalid_client_is_rejected(clients: Any) -> None:
     with pytest.raises(TypeError, match="client"):
         await run_agent(ScriptedModel(), "?", clients)
-
-
-async def test_one_client_needs_no_list(mode: str) -> None:
-    model = ScriptedModel(use("add", a=1, b=2), "3")
-    async with clients_of(mode, calculator()) as (client,):
-        assert (await run_agent(model, "?", client)).text == "3"
 
 
 def test_a_name_is_changed_only_if_it_must_be_and_never_into_another() -> None:

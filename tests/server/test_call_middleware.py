@@ -11,7 +11,7 @@ import pytest
 import trio
 from naming import unnamed
 from talk import talk_to
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import (
     CallHandler,
@@ -28,7 +28,7 @@ from trio_mcp import (
     accept,
     accept_defaults,
 )
-from trio_mcp.types import GetPromptResult
+from trio_mcp.types import CallToolResult, GetPromptResult
 
 BOUND = 20.0
 ERAS = ["legacy", "modern"]
@@ -46,6 +46,13 @@ async def retry(call: CallRequest, handler: CallHandler) -> CallResult:
         except Unsteady:
             pass
     return await handler()
+
+
+async def call(server: Server, **options: Any) -> CallToolResult:
+    """Call the tool `tool`."""
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, **options) as client:
+            return await client.call_tool("tool")
 
 
 # what it sees
@@ -123,9 +130,7 @@ async def test_it_runs_once_around_all_legs_of_a_call(mode: Any) -> None:
         events.append("answered")
         return "done"
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode, on_elicit=accept_defaults) as client:
-            await client.call_tool("tool")
+    await call(server, mode=mode, on_elicit=accept_defaults)
     assert events == ["before", "answered", "after"]
 
 
@@ -145,9 +150,7 @@ async def test_the_first_one_is_the_outermost() -> None:
     @server.tool
     async def tool() -> None: ...
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            await client.call_tool("tool")
+    await call(server)
     assert events == ["first", "second", "third"]
 
 
@@ -191,9 +194,7 @@ async def test_it_may_answer_without_the_body() -> None:
     async def tool() -> None:
         raise AssertionError("it ran")
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            assert (await client.call_tool("tool")).content == []
+    assert (await call(server)).content == []
 
 
 async def test_a_missing_return_is_an_error_of_the_call() -> None:
@@ -206,9 +207,7 @@ async def test_a_missing_return_is_an_error_of_the_call() -> None:
     @server.tool
     async def tool() -> None: ...
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            assert (await client.call_tool("tool")).is_error
+    assert (await call(server)).is_error
 
 
 MISTAKES: dict[str, Callable[[CallRequest, Any], Any]] = {
@@ -247,9 +246,7 @@ async def test_a_nursery_around_the_body_does_not_wrap_its_error() -> None:
     async def tool() -> None:
         raise ToolError("no")
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            assert (await client.call_tool("tool")).text == "no"
+    assert (await call(server)).text == "no"
 
 
 # running the body again
@@ -273,9 +270,7 @@ async def test_each_run_of_the_body_has_separate_steps_and_questions(mode: Any) 
             raise Unsteady
         return f"{answer.action} {number}"
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode, on_elicit=lambda _question: accept(value=True)) as client:
-            assert (await client.call_tool("tool")).text == "accept 5"
+    assert (await call(server, mode=mode, on_elicit=lambda _question: accept(value=True))).text == "accept 5"
     assert events == ["step", "branch in depth 1"] * 3
 
 
@@ -314,9 +309,7 @@ async def test_nested_retries_do_not_share_keys() -> None:
             raise Unsteady
         return names[-1]
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            assert (await client.call_tool("tool")).text == "run 8"
+    assert (await call(server)).text == "run 8"
     assert names == [f"run {number}" for number in range(9)]
 
 
@@ -333,33 +326,9 @@ async def test_all_runs_share_the_token_budget() -> None:
         samples.append("asked")
         return "answer"
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, on_sample=answer) as client:
-            result = await client.call_tool("tool")
+    result = await call(server, on_sample=answer)
     assert result.is_error
     assert samples == ["asked", "answer", "asked"]
-
-
-async def test_a_run_of_the_body_may_be_cancelled_and_repeated(autojump_clock: MockClock) -> None:
-    runs: list[int] = []
-    server = Server("tester")
-
-    @server.middleware
-    async def hurry(call: CallRequest, handler: CallHandler) -> CallResult:
-        with trio.move_on_after(1):
-            return await handler()
-        return await handler()
-
-    @server.tool
-    async def tool() -> str:
-        runs.append(1)
-        if len(runs) == 1:
-            await trio.sleep_forever()
-        return "second"
-
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            assert (await client.call_tool("tool")).text == "second"
 
 
 # garbage
@@ -455,8 +424,6 @@ async def test_a_result_of_another_kind_is_an_error_that_names_the_middleware() 
     async def tool() -> str:
         return ""
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            result = await client.call_tool("tool")
+    result = await call(server)
     assert result.is_error
     assert unnamed(result.text, "confuse", "GetPromptResult") == []

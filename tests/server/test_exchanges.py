@@ -9,17 +9,15 @@ from typing import Any
 import pytest
 import trio
 from pydantic import BaseModel
-from talk import DECLINE, DISMISS, ERAS, Json, Legacy, accept, offering, play, talk_to
+from talk import DECLINE, DISMISS, ERAS, Json, Legacy, accept, offering, play
 
 from trio_mcp import Accepted, Client, Context, Elicit, Server, accept as user_accepts
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.server import ElicitExchange
 from trio_mcp.testing import replay_tool
 from trio_mcp.types import (
-    CreateMessageRequestParams,
     ElicitRequestFormParams,
     ElicitResult,
-    JsonObject,
     TextContent,
     ToolResultContent,
     ToolUseContent,
@@ -63,6 +61,7 @@ def test_the_messages_are_a_tool_call_and_its_result() -> None:
     ]
     assert response.content == [ToolResultContent(tool_use_id="elicit_ab_1", content=[TextContent(text='{"value":2}')])]
     assert exchange().messages == (exchange().request, exchange().response)
+    assert conversation_problem(exchange().messages) is None
 
 
 def test_a_question_without_a_text_has_no_empty_block() -> None:
@@ -233,59 +232,3 @@ async def test_the_ids_are_the_same_in_every_replay() -> None:
         final = runs[-1]
         assert sorted(map(number, final.values())) == list(range(1, 10))
         assert all(seen.items() <= final.items() for seen in runs)
-
-
-async def test_another_process_gives_a_replayed_question_the_same_id() -> None:
-    kept: list[str] = []
-
-    async def tool(ctx: Context) -> str:
-        for _ in range(2):
-            answer = await ctx.elicit("?", int)
-            assert answer.action == "accept"
-            kept.append(answer.exchange.id)
-        return "done"
-
-    servers = [offering(keys=KEYS) for KEYS in [KeyRing.random()] for _ in range(2)]
-    for server in servers:
-        server.add_tool(tool, resume="replay")
-    async with talk_to(servers[0]) as first, talk_to(servers[1]) as second:
-        asked = await first.round(first.leg("tool"))
-        again = await first.round(asked.retry(1))
-        assert await second.text(again.leg({again.key: accept(value=2)}, talk=second)) == "done"
-    # The first run, and the replay of it in the other process.
-    assert kept[0] == kept[1]
-    assert list(map(number, kept)) == [1, 1, 2]
-
-
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
-async def test_the_exchanges_go_on_as_a_conversation_with_the_model(mode: str) -> None:
-    asked: list[CreateMessageRequestParams] = []
-    server = Server("exchanges")
-
-    def shown(board: Board) -> JsonObject:
-        return {"cells": list(board.cells)}
-
-    @server.tool(elicits=[PICK])
-    async def move(ctx: Context) -> str:
-        pick = await ctx.elicit("Your move?", PICK, context=BOARD)
-        assert pick.action == "accept"
-        return (await ctx.sample(messages=pick.exchange.with_arguments(shown).messages)).text
-
-    def model(params: CreateMessageRequestParams) -> str:
-        asked.append(params)
-        return "my move"
-
-    def user(_: ElicitRequestFormParams) -> ElicitResult:
-        return user_accepts(value=2)
-
-    with trio.fail_after(10):
-        async with Client.connect(server, mode=mode, on_elicit=user, on_sample=model) as client:
-            assert (await client.call_tool("move")).text == "my move"
-    (params,) = asked
-    question, answer = params.messages
-    assert isinstance(question.content, list)
-    assert isinstance(answer.content, list)
-    use, result = question.content[1], answer.content[0]
-    assert isinstance(use, ToolUseContent)
-    assert isinstance(result, ToolResultContent)
-    assert (use.input, use.id) == ({"cells": ["x"]}, result.tool_use_id)

@@ -18,7 +18,7 @@ from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.server import ClientTools, Tool, ToolClient
-from trio_mcp.testing import MockClient, Never, make_context, replay_tool, tool_use, unchecked_tool_use
+from trio_mcp.testing import MockClient, make_context, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -118,16 +118,6 @@ async def test_a_tool_that_no_server_has_is_run_by_its_value() -> None:
     assert await led(leading(Server("s"), built), tool_use("look", query="b")) == ["saw b"]
 
 
-async def test_structured_content_reaches_the_model() -> None:
-    async def add(a: int, b: int) -> int:
-        return a + b
-
-    mock = MockClient(samples=[tool_use("add", a=1, b=2), "done"])
-    async with mock.context() as ctx:
-        result = await ctx.run_tool_loop("Go.", [add])
-    assert results_of(result.messages)[0].structured_content == {"result": 3}
-
-
 @both_eras
 async def test_middleware_runs_around_the_calls_of_registered_tools(era: str) -> None:
     server = Server("s")
@@ -159,23 +149,6 @@ async def test_the_timeout_of_a_tool_is_an_error_result(era: str, autojump_clock
     (text,) = await led(leading(server, hang), tool_use("hang"), era=era)
     assert "3 seconds" in text
     assert trio.current_time() - start == 3
-
-
-@both_eras
-async def test_a_question_that_the_user_leaves_open_is_an_error_result_that_names_the_time(
-    era: str, autojump_clock: object
-) -> None:
-    async def decide(ctx: Context) -> str:
-        answer = await ctx.elicit("Left or right?", str, timeout=7)
-        return answer.action
-
-    mock = MockClient(samples=[tool_use("decide"), "You wait."], elicits=[Never()], era=era)
-    async with mock.context() as ctx:
-        result = await ctx.run_tool_loop("Go.", [decide])
-    (block,) = results_of(result.messages)
-    assert block.is_error
-    assert "7 seconds" in texts([block])[0]
-    assert result.text == "You wait."
 
 
 @both_eras

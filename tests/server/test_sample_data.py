@@ -20,7 +20,7 @@ from trio_mcp.protocol.schema.json_schema import Schema
 from trio_mcp.protocol.schema.references import CheckTooExpensive
 from trio_mcp.sampling import SCHEMA_TOOL
 from trio_mcp.server import Sampled
-from trio_mcp.testing import MockClient, Never, SecondWorker, make_context, replay_tool
+from trio_mcp.testing import MockClient, Never, SecondWorker, make_context
 from trio_mcp.types import (
     ClientCapabilities,
     CreateMessageRequestParams,
@@ -293,13 +293,6 @@ async def test_each_further_attempt_has_the_reason_of_the_one_before_and_no_olde
         assert named in str(again.content[1])
 
 
-async def test_no_retries_is_one_attempt() -> None:
-    async with make_context(samples=["no"]) as ctx:
-        with pytest.raises(SampleInvalid) as caught:
-            await ctx.sample_schema("Weather?", Weather, retries=0)
-    assert len(caught.value.attempts) == 1
-
-
 async def test_an_uncaught_error_is_the_result_of_the_tool() -> None:
     async def forecast(ctx: Context) -> str:
         return (await ctx.sample("Weather?", returns=Weather, retries=0)).data.city
@@ -368,20 +361,6 @@ async def test_a_replay_asks_every_attempt_the_same(tools: bool) -> None:
     script = [SecondWorker("no"), SecondWorker(LISBON), SecondWorker("no"), SecondWorker({"result": 3})]
     client = MockClient(samples=script, capabilities=declared(tools))
     assert (await client.call(forecast)).text == "21 3 4"
-
-
-async def test_a_replay_of_the_newest_client_asks_nothing_else() -> None:
-    server, answers = Server("s"), iter(["no", LISBON.model_dump_json(), '{"result": 3}'])
-
-    @server.tool
-    async def forecast(ctx: Context) -> str:
-        answer = await ctx.sample("Weather?", returns=Weather)
-        return f"{answer.data.degrees} {(await ctx.sample('And tomorrow?', returns=int)).data}"
-
-    report = await replay_tool(server, "forecast", on_sample=lambda _: next(answers))
-    assert report.divergences == ()
-    assert report.result is not None
-    assert report.result.text == "21 3"
 
 
 async def test_an_expensive_check_of_data_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from naming import unnamed
 from pydantic import BaseModel
 
 from trio_mcp import Context, SampleInvalid, Server, ToolError, tool
-from trio_mcp.errors import CapabilityError, LimitExceeded, LocalProtocolError, MalformedAnswer
+from trio_mcp.errors import CapabilityError, LocalProtocolError, MalformedAnswer
 from trio_mcp.server import Sampled
 from trio_mcp.testing import MockClient, make_context, tool_use, unchecked_tool_use
 from trio_mcp.types import (
@@ -88,15 +88,6 @@ async def test_tools_of_the_protocol_and_of_a_server_are_offered_as_they_are() -
     params = params_of(client)
     assert params.tools == [SEARCH, built.model]
     assert params.tool_choice == ToolChoice(mode="auto")
-
-
-async def test_the_schema_of_a_function_is_made_once() -> None:
-    client = MockClient(samples=["", ""])
-    async with client.context() as ctx:
-        await ctx.sample("a", tools=[weather])
-        first = params_of(client).tools
-        await ctx.sample("b", tools=[weather])
-        assert params_of(client).tools == first
 
 
 def search(query: str) -> str:
@@ -469,16 +460,3 @@ async def test_the_reason_follows_results_in_a_separate_message() -> None:
         await ctx.sample_tools(None, [search], messages=conversation)
     assert params_of(client).messages[:-1] == conversation
     assert params_of(client).messages[-1].role == "user"
-
-
-async def test_a_token_budget_counts_every_attempt() -> None:
-    used: JsonObject = {"usage": {"totalTokens": 10}}
-    bad = answer(TextContent(text="no"), meta=used)
-    client = MockClient(samples=[bad, bad])
-    async with client.context() as ctx:
-
-        async def asks(child: Context) -> None:
-            await child.sample_tools("Find x.", [search], retries=5)
-
-        with pytest.raises(LimitExceeded, match="20"):
-            await ctx.branch(asks, token_budget=20)

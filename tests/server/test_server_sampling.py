@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from trio_mcp import Client, Context, PeerError, RequestTimeout, Server, accept
-from trio_mcp.errors import BranchLimit, CapabilityError, ProviderError, ProviderErrorKind
+from trio_mcp.errors import CapabilityError, ProviderError, ProviderErrorKind
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.testing import MockClient, SecondWorker, replay_tool, tool_use
+from trio_mcp.testing import MockClient, replay_tool, tool_use
 from trio_mcp.types import (
     ClientCapabilities,
     CreateMessageRequestParams,
@@ -235,32 +235,6 @@ async def test_another_question_does_not_get_the_failure_of_the_one_before() -> 
     assert len(provider.requests) == 2
 
 
-async def test_an_answer_of_the_provider_goes_with_the_call_to_another_process() -> None:
-    server = Server("s", sampling=ScriptedProvider(["once"]), sampling_prefer="server")
-
-    @server.tool(resume="replay")
-    async def ask(ctx: Context) -> str:
-        first = await ctx.sample("Who?")
-        return f"{first.text}, {(await ctx.elicit('Sure?', bool)).action}"
-
-    assert await asked(server, elicits=[SecondWorker(True)]) == "once, accept"
-
-
-@both_eras
-async def test_the_answers_of_the_provider_are_charged(era: str) -> None:
-    usage = {"usage": {"inputTokens": 30, "outputTokens": 20}}
-    answer = CreateMessageResult(role="assistant", content=TextContent(text="hm"), model="m", meta=usage)
-    server = Server("s", sampling=ScriptedProvider([answer]))
-
-    @server.tool(token_budget=40)
-    async def ask(ctx: Context) -> str:
-        with pytest.raises(BranchLimit) as caught:
-            await ctx.sample("Who?")
-        return f"{caught.value.kind} {caught.value.used}"
-
-    assert await asked(server, era, capabilities=NO_MODEL) == "tokens 50"
-
-
 class Hanging:
     """A provider whose API never answers."""
 
@@ -341,18 +315,6 @@ async def test_an_answer_that_comes_after_the_cancel_is_dropped(era: str) -> Non
             await provider.started.wait()
             nursery.cancel_scope.cancel()
         await ended.wait()
-
-
-@both_eras
-async def test_a_cancelled_call_ends_the_request_of_the_provider(era: str) -> None:
-    provider = Hanging()
-    server = asking(Server("s", sampling=provider, sampling_prefer="server"))
-    with trio.fail_after(5):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(asked, server, era)
-            await provider.started.wait()
-            nursery.cancel_scope.cancel()
-        await provider.ended.wait()
 
 
 @both_eras

@@ -156,17 +156,8 @@ async def test_calls_that_resume_have_no_more_than_the_share_of_their_caller() -
             gate.end(name)
 
 
-async def test_without_a_queue_nothing_waits() -> None:
-    gate = Gate(limit=1)
-    async with talk_to(gate.server) as talk:
-        await started(talk, "a")
-        (refused,) = await started(talk, "b")
-        assert (await talk.error(refused))["code"] == SERVER_BUSY
-        gate.end("a")
-
-
 @pytest.mark.parametrize("mode", ERAS)
-async def test_it_is_the_same_in_both_eras(mode: Any) -> None:
+async def test_a_call_over_the_limit_is_refused_at_once_without_a_queue(mode: Any) -> None:
     gate = Gate(limit=1)
     with trio.fail_after(BOUND):
         async with Client.connect(gate.server, mode=mode) as client, trio.open_nursery() as nursery:
@@ -176,17 +167,8 @@ async def test_it_is_the_same_in_both_eras(mode: Any) -> None:
             with pytest.raises(PeerError) as caught:
                 await client.call_tool("work", {"name": "b"})
             assert caught.value.code == SERVER_BUSY
+            assert gate.server.services[0].statistics().actors.started == 1
             gate.end("a")
-
-
-async def test_a_refused_call_starts_no_actor() -> None:
-    gate = Gate(limit=1)
-    async with talk_to(gate.server) as talk:
-        await started(talk, "a")
-        (refused,) = await started(talk, "b")
-        await talk.error(refused)
-        assert gate.server.services[0].statistics().actors.started == 1
-        gate.end("a")
 
 
 async def test_a_cancelled_call_gives_up_its_place_and_its_wait() -> None:
@@ -223,38 +205,21 @@ async def test_a_parked_call_gives_its_place_to_others_and_waits_for_one_when_it
     assert gate.most == 1
 
 
-async def test_a_call_whose_question_timed_out_while_it_was_parked_waits_for_a_place(mock_clock: MockClock) -> None:
-    gate = Gate(limit=1, queue=5, timeout_of_question=30)
-    async with talk_to(gate.server) as talk:
-        (asking,) = await started(talk, "a", ask=True)
-        await talk.round(asking)
-        running, queued = await started(talk, "b", "c")
-        mock_clock.jump(31)
-        await wait_all_tasks_blocked()
-        assert gate.running == ["b"]
-        gate.end("b")
-        assert await talk.text(running) == "b"
-        await wait_all_tasks_blocked()
-        assert gate.running == ["a"]
-        gate.end("a")
-        await wait_all_tasks_blocked()
-        assert gate.running == ["c"]
-        gate.end("c")
-        assert await talk.text(queued) == "c"
-    assert gate.most == 1
-
-
-async def test_a_call_that_cancels_its_question_while_it_is_parked_goes_on_and_is_counted(
-    mock_clock: MockClock,
+@pytest.mark.parametrize(
+    ("options", "running_then"), [({"timeout_of_question": 30}, ["b"]), ({"seconds_of_scope": 30}, ["b", "a"])]
+)
+async def test_a_call_whose_question_ended_while_it_was_parked_is_counted(
+    options: Any, running_then: list[str], mock_clock: MockClock
 ) -> None:
-    gate = Gate(limit=1, queue=5, seconds_of_scope=30)
+    """After a timeout it waits for a place; a scope that is cancelled waits for nothing."""
+    gate = Gate(limit=1, queue=5, **options)
     async with talk_to(gate.server) as talk:
         (asking,) = await started(talk, "a", ask=True)
         await talk.round(asking)
         running, queued = await started(talk, "b", "c")
         mock_clock.jump(31)
         await wait_all_tasks_blocked()
-        assert gate.running == ["b", "a"]
+        assert gate.running == running_then
         gate.end("b")
         assert await talk.text(running) == "b"
         await wait_all_tasks_blocked()
@@ -328,19 +293,6 @@ async def test_a_parked_call_that_is_given_up_frees_nothing_twice() -> None:
         (refused,) = await started(talk, "c")
         assert (await talk.error(refused))["code"] == SERVER_BUSY
         gate.end("b")
-
-
-async def test_a_plain_function_is_limited_too() -> None:
-    server = Server("tester")
-
-    @server.tool(limit=1)
-    def tool() -> str:
-        return "done"
-
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            for _ in range(2):
-                assert (await client.call_tool("tool")).text == "done"
 
 
 @pytest.mark.parametrize("options", [{"limit": 0}, {"limit": True}, {"queue": 1}, {"limit": 1, "queue": -1}])

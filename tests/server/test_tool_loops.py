@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,7 +69,8 @@ def used(tokens: tuple[int, int], *blocks: Any) -> CreateMessageResult:
 
 @both_eras
 async def test_the_model_gets_the_results_of_its_calls_until_it_calls_none(era: str) -> None:
-    client = MockClient(samples=[[tool_use("add", a=1, b=2), tool_use("add", a=3, b=4)], "3 and 7"], era=era)
+    last = used((20, 3), TextContent(text="3 and 7"))
+    client = MockClient(samples=[[tool_use("add", a=1, b=2), tool_use("add", a=3, b=4)], last], era=era)
     async with client.context() as ctx:
         result = await ctx.run_tool_loop("Add.", [add], system_prompt="Be brief.", max_tokens=50)
     assert (result.text, result.ended_by, result.iterations, result.value) == ("3 and 7", "answer", 2, None)
@@ -81,7 +81,7 @@ async def test_the_model_gets_the_results_of_its_calls_until_it_calls_none(era: 
     assert [each.tool_use_id for each in results_of(second.messages)] == ["add_1", "add_2"]
     assert texts(results_of(second.messages)) == ["3", "7"]
     assert [message.role for message in result.messages] == ["user", "assistant", "user", "assistant"]
-    assert result.stop_reason == "endTurn"
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (20, 3)
 
 
 @both_eras
@@ -97,13 +97,6 @@ async def test_the_last_round_has_no_tools(era: str) -> None:
         (True, ToolChoice(mode="auto")),
         (False, ToolChoice(mode="none")),
     ]
-
-
-async def test_the_usage_of_all_rounds_is_summed() -> None:
-    call = ToolUseContent(id="x", name="add", input={"a": 1, "b": 1})
-    async with make_context(samples=[used((10, 2), call), used((20, 3), TextContent(text="2"))]) as ctx:
-        result = await ctx.run_tool_loop("Add.", [add])
-    assert (result.usage.input_tokens, result.usage.output_tokens) == (30, 5)
 
 
 @both_eras
@@ -156,7 +149,7 @@ async def test_a_failed_loop_adds_nothing() -> None:
             ),
         ]
     ) as ctx:
-        with pytest.raises(Exception, match="answer"):
+        with pytest.raises(MalformedAnswer):
             await ctx.run_tool_loop("Add.", [add])
         assert ctx.messages == ()
 
@@ -234,18 +227,6 @@ async def test_a_tool_may_ask_the_user_and_the_model(era: str) -> None:
     assert sorted(texts(results_of(result.messages))) == ["1, red", "2, red"]
 
 
-async def test_a_plain_function_runs_in_a_thread() -> None:
-    threads: list[bool] = []
-
-    def where() -> str:
-        threads.append(threading.current_thread() is threading.main_thread())
-        return "here"
-
-    async with make_context(samples=[tool_use("where"), "done"]) as ctx:
-        await ctx.run_tool_loop("Go.", [where])
-    assert threads == [False]
-
-
 # how it ends
 
 
@@ -293,16 +274,6 @@ async def test_a_break_in_a_call_of_a_client_is_an_error_result() -> None:
 
     result = await MockClient().call(find)
     assert (result.is_error, result.text) == (True, "found")
-
-
-async def test_an_answer_that_no_model_can_give_ends_the_loop_as_it_ends_a_sample() -> None:
-    twice = CreateMessageResult(
-        role="assistant", content=[ToolUseContent(id="9", name="add", input={"a": 1, "b": 2})] * 2, model="m"
-    )
-    async with MockClient(samples=[twice]).context() as ctx:
-        with pytest.raises(MalformedAnswer, match="9"):
-            await ctx.run_tool_loop("Add.", [add])
-        assert ctx.messages == ()
 
 
 async def test_more_calls_than_the_limit_end_the_loop_before_one_runs() -> None:
@@ -369,24 +340,6 @@ async def test_wrong_arguments_are_refused_before_anything_is_asked(
 
 
 # budgets and depth
-
-
-@both_eras
-async def test_the_rounds_are_charged_to_the_budget(era: str) -> None:
-    server = Server("s")
-
-    @server.tool(token_budget=40)
-    async def lead(ctx: Context) -> str:
-        try:
-            await ctx.run_tool_loop("Add.", [add])
-        except BranchLimit as error:
-            return f"{error.kind} {error.limit} {error.used}"
-        return "unlimited"
-
-    call = ToolUseContent(id="x", name="add", input={"a": 1, "b": 1})
-    again = ToolUseContent(id="y", name="add", input={"a": 1, "b": 1})
-    client = MockClient(samples=[used((20, 5), call), used((20, 5), again)], era=era)
-    assert (await client.call((server, "lead"))).text == "tokens 40 50"
 
 
 async def test_the_budget_of_a_tool_is_a_part_of_that_of_its_caller() -> None:
