@@ -40,7 +40,7 @@ async def test_the_main_program_prints_what_it_says(
 async def test_a_transaction_is_rolled_back_by_an_error(page: Names, mode: Any) -> None:
     with trio.fail_after(BOUND):
         async with Client.connect(page["server"], mode=mode) as client:
-            state = page["server"].services[0].offers.state
+            state = page["server"].services[0].offers.calls.state
             await client.call_tool("add_note", {"topic": "a", "body": "text"})
             assert (await client.call_tool("move_notes", {"source": "a", "target": "trash"})).is_error
             assert state.database.execute("select topic from notes").fetchall() == [("a",)]
@@ -77,7 +77,8 @@ async def test_concurrent_calls_have_separate_transactions(page: Names, mode: An
                 nursery.start_soon(client.call_tool, "add_note", {"topic": "alone", "body": ""})
                 await trio.testing.wait_all_tasks_blocked()
                 go_on.set()
-            rows = server.services[0].offers.state.database.execute("select topic from notes order by topic").fetchall()
+            database = server.services[0].offers.calls.state.database
+            rows = database.execute("select topic from notes order by topic").fetchall()
     assert rows == [("alone",), ("good",)]
 
 
@@ -86,7 +87,7 @@ async def test_a_call_is_timed_with_its_retries(page: Names, mode: Any, autojump
     with trio.fail_after(BOUND):
         async with Client.connect(page["server"], mode=mode) as client:
             assert (await client.call_tool("fetch", {"url": "x"})).text == "the page"
-            assert page["server"].services[0].offers.state.seconds == {"fetch": pytest.approx(1.1)}
+            assert page["server"].services[0].offers.calls.state.seconds == {"fetch": pytest.approx(1.1)}
     assert page["fetched"] == ["x"] * 3
 
 
@@ -107,7 +108,7 @@ async def test_calls_beyond_the_rate_are_refused_for_a_minute(
 async def test_an_error_of_the_database_reaches_the_model_in_other_words(page: Names) -> None:
     with trio.fail_after(BOUND):
         async with Client.connect(page["server"]) as client:
-            page["server"].services[0].offers.state.database.execute("drop table notes")
+            page["server"].services[0].offers.calls.state.database.execute("drop table notes")
             result = await client.call_tool("add_note", {"topic": "a", "body": "text"})
     assert (result.is_error, result.text) == (True, "The database is not available. Try again in a minute.")
 

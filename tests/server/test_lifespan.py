@@ -71,7 +71,7 @@ async def test_options_keep_the_lifespan() -> None:
         yield "state"
 
     async with Server("tester", lifespan=lifespan).copy(options=ServiceOptions()).open_service() as service:
-        assert service.offers.state == "state"
+        assert service.offers.calls.state == "state"
 
 
 async def test_a_nursery_may_stay_open_across_the_yield(autojump_clock: MockClock) -> None:

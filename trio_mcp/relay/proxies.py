@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -202,7 +201,7 @@ class Proxy(RelayServer):
 
     def _offers_within(self, outer: CallOffers, _options: ServiceOptions, state: object) -> CallOffers:
         """Return what its calls use of what is offered: the connections to the server."""
-        return replace(outer, state=state)
+        return outer._replace(state=state)
 
     def _follower(self, state: object) -> Followed:
         """Return what subscribes to resources at the server."""

@@ -25,6 +25,7 @@ from ..session import (
     open_service,
     serve_channel,
 )
+from ..session.calls.services import CallOffers
 from ..session.event_loop import check_event_loop
 from ..session.service import Offers
 from ..session.transport import ServerFacts
@@ -120,7 +121,7 @@ class RelayServer:
     ) -> AsyncIterator[Service]:
         bindings = self._bound()
         async with trio.open_nursery() as nursery:
-            offers = Offers({}, identity=self.identity, capabilities=ServerCapabilities())
+            offers = Offers(CallOffers({}), self.identity, ServerCapabilities())
             async with open_service(offers, self.options) as service:
                 service.session_type = partial(
                     RelaySession,

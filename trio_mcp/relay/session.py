@@ -45,6 +45,7 @@ from ..protocol.revisions import Era
 from ..protocol.strict_json import dumps
 from ..runtime import Account, CancelReason, Outbox
 from ..session import Envelope, MessageChannel, OpenBatch, Received, ReplyTarget, ServerSession, Service, make_session
+from ..session.calls.services import CallOffers
 from ..session.pump import CLEAN_UP
 from ..session.service import Offers
 from ..types import ServerCapabilities
@@ -436,7 +437,7 @@ class RelaySession(ServerSession):
         """Yield a session whose messages pass over a link, and close both."""
         link, forwarding = reached
         offers = Offers(
-            {}, identity=self.service.identity, capabilities=ServerCapabilities(), unknown=forwarding.unread
+            CallOffers({}), self.service.identity, capabilities=ServerCapabilities(), unknown=forwarding.unread
         )
         outer = self.service
         service = Service(outer.supervisor, offers, outer.options, None, outer.store)

@@ -17,6 +17,7 @@ from ..protocol.codec.models import validated
 from ..protocol.jsonrpc import INVALID_REQUEST, ErrorDetail, ErrorResponse, Request, Unanswered
 from ..runtime import Outbox
 from ..session import Envelope, MessageChannel, Received, Sent, ServerSession, make_session, open_service
+from ..session.calls.services import CallOffers
 from ..session.channel import OVER_PIPE
 from ..session.service import Offers
 from ..types import ClientCapabilities, Implementation, JsonValue
@@ -79,7 +80,7 @@ async def open_translation(
     try:
         facts = link.facts
         offers = Offers(
-            client.routes(),
+            CallOffers(client.routes()),
             identity=facts.info or Implementation(name="unnamed", version="0"),
             capabilities=facts.capabilities,
             instructions=facts.instructions,

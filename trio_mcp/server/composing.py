@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, cast
 
@@ -242,7 +242,7 @@ def mounted_offers(
     found: dict[object, CallOffers] = {}
     for mount, inner in registry.mounts.items():
         own = mounted_at(mount).offers_within(outer, options, states[mount.server])
-        own = replace(own, mounted=mounted_offers(inner, own, options, states))
+        own = own._replace(mounted=mounted_offers(inner, own, options, states))
         found[mount.server] = found[mount.prefix] = own
     return found
 

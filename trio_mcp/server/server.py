@@ -344,12 +344,17 @@ class Server(Composition, metaclass=AnsweredType):
     def _offers(self, options: ServiceOptions, state: object, states: Mapping[object, object]) -> Offers:
         """Return what a service needs of this server; see `_open_with`."""
         search = self._searched_tools()
-        offers = Offers(
+        own = CallOffers(
             self._logged(self._routes(options, search)),
             state,
             self._sampling,
             self._sampling_prefer == "server",
             ServerTools(self._registry.tools, self._threads),
+        )
+        if states:
+            own = own._replace(mounted=mounted_offers(self._registry, own, options, states))
+        return Offers(
+            own,
             identity=self.identity,
             capabilities=self._registry.capabilities,
             instructions=self.instructions,
@@ -360,7 +365,6 @@ class Server(Composition, metaclass=AnsweredType):
             message_middleware=tuple(self._message_middleware),
             followers=followers_of(self._registry, states),
         )
-        return replace(offers, mounted=mounted_offers(self._registry, offers, options, states)) if states else offers
 
     def _listed_tools(self) -> list[Model]:
         """Return what the list of tools shows."""

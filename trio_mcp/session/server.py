@@ -407,7 +407,7 @@ class ServerSession:
             check = service.offers.request_checks.get(method)
             if check is not None:
                 check(facts, params)
-            calls.next_leg.carry_on(service.calls, service.offers, facts, params, target, self._route)
+            calls.next_leg.carry_on(service.calls, service.offers.calls, facts, params, target, self._route)
             return None
         key = keyed = None
         if method == KEYED_METHOD and terms.meta.raw.find(KEY_MARK) >= 0:
@@ -430,12 +430,12 @@ class ServerSession:
             # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
             as_task = not (answer.task is TaskSupport.LATER and asks_in_rounds)
         if key is not None and keyed is not None:
-            new = session.idempotency.NewCall(service.offers, answer, as_task)
+            new = session.idempotency.NewCall(service.offers.calls, answer, as_task)
             service.idempotency_keys.start(key, new, keyed, makes_task=makes_task)
         elif as_task:
             service.tasks.start(answer, facts, model_of(params), target)
         else:
-            self._start_call(service.offers, answer, facts, params, target)
+            self._start_call(service.offers.calls, answer, facts, params, target)
         return None
 
     def _start_unread(self, facts: RequestFacts, params: UnknownParams, target: ReplyTarget) -> None:
@@ -443,7 +443,7 @@ class ServerSession:
         assert self.service.offers.unknown is not None
         plan, begin = self.service.offers.unknown.serve(facts, params)
         # In this step, and not in that of its actor: messages are passed on in the order in which they came.
-        begin(self._start_call(self.service.offers, plan, facts, params, target))
+        begin(self._start_call(self.service.offers.calls, plan, facts, params, target))
 
     def _resumed(
         self,
@@ -459,7 +459,7 @@ class ServerSession:
             return answer
         if not isinstance(answer, Plan):
             return facts.terms.codec.encode_result(facts.method, answer, self.service.calls.server_info_json)
-        resume_request(self.service.calls, self.service.offers, answer, facts, target, self._asks, run, log)
+        resume_request(self.service.calls, self.service.offers.calls, answer, facts, target, self._asks, run, log)
         target.params = model_of(params)
         return None
 

@@ -10,9 +10,9 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import trio
 
@@ -86,12 +86,11 @@ class UnknownMethods(NamedTuple):
     unread: Unread = Unread.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Offers(CallOffers):
+class Offers(NamedTuple):
     """All that a server offers.
 
     Attributes:
-        routes: serve the requests, by method.
+        calls: what its own calls use of it, too.
         identity: the name and version of the server.
         capabilities: to declare.
         instructions: how a model should use the server.
@@ -104,11 +103,11 @@ class Offers(CallOffers):
         unknown: for messages that pass unread; None rejects or ignores those that no revision has.
     """
 
-    routes: Mapping[str, Route]
-    identity: Implementation = field(kw_only=True)
-    capabilities: ServerCapabilities = field(kw_only=True)
+    calls: CallOffers
+    identity: Implementation
+    capabilities: ServerCapabilities
     instructions: str | None = None
-    request_checks: Mapping[str, RequestCheck] = field(default_factory=dict[str, RequestCheck])
+    request_checks: Mapping[str, RequestCheck] = MappingProxyType({})
     threads: Sequence[ThreadLimiter] = ()
     missing_scopes: MissingScopes = no_scopes
     check_reader: CheckReader = everybody_reads
@@ -198,7 +197,8 @@ class Service:
         self.offers = offers
         # Here, because a transport asks for it before each request.
         self.missing_scopes = offers.missing_scopes
-        self.routes: Mapping[str, Route] = {**offers.routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
+        routes = cast("Mapping[str, Route]", offers.calls.routes)
+        self.routes: Mapping[str, Route] = {**routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
         # A durable store keeps the params of a call for the next process.
         is_seen = self.watches_messages or self.calls.is_durable
         self.takes_plain = isinstance(self.routes.get(PLAIN_METHOD), PlainRoute) and not is_seen
@@ -229,7 +229,7 @@ class Service:
     @cached_property
     def tasks(self) -> tasks.tasks.Tasks:
         """The tasks of this service; made when the first request is about tasks or becomes one."""
-        return tasks.tasks.Tasks(self.calls, lambda: self.offers, self.subscriptions.announce_task)
+        return tasks.tasks.Tasks(self.calls, lambda: self.offers.calls, self.subscriptions.announce_task)
 
     async def share_changes(self, store: SharedStore) -> None:
         """Announce changes to the other processes that use a store, and deliver theirs."""

@@ -161,7 +161,7 @@ class SessionState:
             return None
         target = OwnTarget(outbox)
         plan = Plan(cast("Body", asking.run), asking.facts.method)
-        call = CallByRequests(self._service.calls, self._service.offers, plan, asking.facts, target, self.asks)
+        call = CallByRequests(self._service.calls, self._service.offers.calls, plan, asking.facts, target, self.asks)
         self._own_targets.add(target)
         target.on_closed = partial(self._own_ended, asking)
         return partial(call.actor.cancel, CancelReason.EXPIRED)

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ... import session, stores
 from ...base.logs import FailureLog, RepeatedRecords, peer_logger
+from ...base.named_tuples import NamedTuple
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
@@ -104,8 +106,7 @@ class TaskStarter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CallOffers:
+class CallOffers(NamedTuple):
     """What a server offers to its own calls.
 
     Attributes:
@@ -122,7 +123,7 @@ class CallOffers:
     provider: SamplingProvider | None = None
     prefers_provider: bool = False
     tools: OwnTools | None = None
-    mounted: Mapping[object, CallOffers] = field(default_factory=dict[object, "CallOffers"])
+    mounted: Mapping[object, CallOffers] = MappingProxyType({})
 
 
 @dataclass(eq=False, repr=False)

@@ -13,7 +13,6 @@ from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse, HttpRoute
 from trio_mcp.http.routes import other_spelling
 from trio_mcp.session import Service
-from trio_mcp.session.calls.services import CallOffers
 
 from ...asgi.access import Headers, HttpRejection
 from ...asgi.authentication import log_failures
@@ -91,7 +90,7 @@ class CustomRoutes:
 
 def state_of(service: Service, route: HttpRoute) -> object:
     """Return what the lifespan of the server of a route has opened; None if it is no longer mounted."""
-    offers: CallOffers = service.offers
+    offers = service.offers.calls
     for prefix in route.mounts:
         if prefix not in offers.mounted:
             return None
