@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from pkgutil import resolve_name
+from importlib import import_module
 from socket import socket
 from typing import Final, cast
 
@@ -35,19 +35,23 @@ class LazyTransport(NamedTuple):
     @property
     def serve(self) -> Callable[..., Awaitable[None]]:
         """The function that serves; its module is loaded now."""
-        return cast("Callable[..., Awaitable[None]]", resolve_name(f"{PACKAGE}.{self.serve_at}"))
+        return cast("Callable[..., Awaitable[None]]", function_at(self.serve_at))
 
     @property
     def connect(self) -> Callable[..., AbstractAsyncContextManager[AnyChannel]]:
         """The function that connects; its module is loaded now."""
-        return cast(
-            "Callable[..., AbstractAsyncContextManager[AnyChannel]]", resolve_name(f"{PACKAGE}.{self.connect_at}")
-        )
+        return cast("Callable[..., AbstractAsyncContextManager[AnyChannel]]", function_at(self.connect_at))
 
     @property
     def listen(self) -> Callable[[str, int], Awaitable[list[socket]]]:
         """The function that opens the sockets to listen on; its module is loaded now."""
-        return cast("Callable[[str, int], Awaitable[list[socket]]]", resolve_name(f"{PACKAGE}.{self.listen_at}"))
+        return cast("Callable[[str, int], Awaitable[list[socket]]]", function_at(self.listen_at))
+
+
+def function_at(place: str) -> object:
+    """Return the function at `module:function`. `pkgutil.resolve_name` does it too, after it has compiled a pattern."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"{PACKAGE}.{module}"), name)
 
 
 http: Final[ListeningTransport] = LazyTransport(

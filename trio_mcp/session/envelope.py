@@ -38,8 +38,8 @@ MAX_SCOPES: Final = 256
 MAX_CLAIMS: Final = 16 * 1024
 """Bytes of the claims as JSON: each running call keeps those of its request."""
 
-SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
-"""A scope token (RFC 6749, 3.3); longer ones are of no use in a header."""
+SCOPE: Final = r"[\x21\x23-\x5b\x5d-\x7e]{1,256}"
+"""A scope token (RFC 6749, 3.3); longer ones are of no use in a header. Compiled when it is first used."""
 
 
 class Caller:
@@ -125,7 +125,7 @@ def check_scopes(name: str, scopes: object) -> frozenset[str]:
     if len(scopes) > MAX_SCOPES:
         raise ValueError(f"{name}: {len(scopes)} scopes; {MAX_SCOPES} are allowed")
     for scope in scopes:
-        if not SCOPE.fullmatch(check_str(f"each of {name}", scope)):
+        if not re.fullmatch(SCOPE, check_str(f"each of {name}", scope)):
             raise ValueError(
                 f"{name}: {scope!r:.80} is no scope: 1 to 256 ASCII characters without spaces, quotes and backslashes"
             )

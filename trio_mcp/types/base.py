@@ -112,6 +112,11 @@ def wire_name(field: str) -> str:
     return first + "".join(map(str.capitalize, rest))
 
 
+def field_name(member: str) -> str:
+    """Return the name of the field for a member in camel case; `to_snake` of pydantic compiles four patterns for it."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in member)
+
+
 class Model(BaseModel):
     """A frozen value of the MCP schema: snake_case in Python, camelCase on the wire, unknown members kept.
 

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from pydantic.alias_generators import to_snake
-
 from ...types import JsonObject, JsonValue, Model
+from ...types.base import field_name
 from ..revisions import MODERN, RESERVED, SUPPORTED
 from .rewrites import REWRITES, Rewrite
 
@@ -123,7 +122,7 @@ class Shape:
         self.lacks = lacks
         self.children = children
         only_drops = not rewrites and not children and all(map(str.isidentifier, lacks))
-        self.dropped = frozenset({*lacks, *map(to_snake, lacks)}) if only_drops else None
+        self.dropped = frozenset({*lacks, *map(field_name, lacks)}) if only_drops else None
         """Where members are dropped and nothing else is done: their names, also as fields. None elsewhere."""
 
     def narrow(self, value: JsonValue) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Final, TypeGuard
 from weakref import ref
 
-from pydantic.alias_generators import to_snake
 from pydantic_core import to_json
 
 from ... import types
@@ -21,7 +20,7 @@ from ...types import (
     Model,
     Result,
 )
-from ...types.base import MetaModel
+from ...types.base import MetaModel, field_name
 from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
 from ..revisions import RESERVED, SERVER_INFO, Era, Method, Revision
 from ..shown_text import CANNOT_SEND, dump_shown
@@ -29,7 +28,7 @@ from ..strict_json import is_sendable
 from .downlevel import LATE_MEMBERS, Shape, narrowed, shape
 from .unknown import UnknownParams, UnknownResult
 
-LATE_FIELDS: Final = frozenset(map(to_snake, LATE_MEMBERS))
+LATE_FIELDS: Final = frozenset(map(field_name, LATE_MEMBERS))
 """Fields of every result or request that only the modern era has."""
 
 ASKS_NOTHING: Final = "result: an input_required result needs inputRequests or requestState"

@@ -14,12 +14,10 @@ from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeAlias
 
-from pydantic.alias_generators import to_snake
-
 from ...base.named_tuples import NamedTuple
 from ...errors import RemoteProtocolError
 from ...types import RequestParams
-from ...types.base import JsonObject, JsonValue
+from ...types.base import JsonObject, JsonValue, field_name
 from ..jsonrpc import HEADER_MISMATCH, Request, decoded
 from ..revisions import PROTOCOL_VERSION
 
@@ -49,7 +47,7 @@ NAMED_BY: Mapping[str, str] = {
 }
 """The member of the params that `Mcp-Name` repeats, by method."""
 
-FIELDS: Mapping[str, str] = {member: to_snake(member) for member in NAMED_BY.values()}
+FIELDS: Mapping[str, str] = {member: field_name(member) for member in NAMED_BY.values()}
 """Those members as fields of models."""
 
 MARK, END = "=?base64?", "?="
