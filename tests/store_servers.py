@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, NoReturn
+from urllib.parse import quote, urlsplit
 
 import psycopg
 import pytest
@@ -27,6 +28,7 @@ from trio_mcp.testing.contract.store import StoreTrait
 START_SECONDS: Final = 20
 REDIS_VARIABLE: Final = "TRIO_MCP_TEST_REDIS"
 POSTGRES_VARIABLE: Final = "TRIO_MCP_TEST_POSTGRES"
+POOL_VARIABLE: Final = "TRIO_MCP_TEST_POSTGRES_POOL"
 REQUIRED: Final = "TRIO_MCP_TEST_DATABASES"
 """Set by `.ci/run` where the servers are installed: a test that does not find one fails then."""
 
@@ -150,15 +152,7 @@ class PostgresServer:
             start_new_session=True,
             **self.user,  # type: ignore[call-overload]
         )
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until:
-            try:
-                self.say("select 1")
-            except psycopg.Error:
-                time.sleep(0.05)
-            else:
-                return
-        raise AssertionError("postgres does not start")
+        await_server(self.url, "postgres")
 
     def say(self, *statements: str) -> None:
         """Carry out statements as the superuser."""
@@ -212,10 +206,67 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 class InPostgres:
     name = "postgres"
+    variable = POSTGRES_VARIABLE
     traits = frozenset(StoreTrait)
 
     @asynccontextmanager
     async def open(self, place: Path) -> AsyncIterator[Store]:
         namespace = hashlib.sha256(str(place).encode()).hexdigest()[:16]
-        async with open_postgres(f"{os.environ[POSTGRES_VARIABLE]}?namespace={namespace}") as store:
+        url = os.environ[self.variable]
+        async with open_postgres(f"{url}{'&' if '?' in url else '?'}namespace={namespace}") as store:
             yield store
+
+
+class InPool(InPostgres):
+    """In PostgreSQL behind a pool, which gives each transaction another connection to it."""
+
+    name = "pool"
+    variable = POOL_VARIABLE
+
+
+@contextmanager
+def pool_of(server_url: str) -> Iterator[str]:
+    """Start a pool that gives each transaction another connection to a server; yield the URL of a store behind it."""
+    program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
+    if program is None:
+        missing("pgbouncer", "pgbouncer")
+    port, server = free_port(), urlsplit(server_url)
+    settings = f"""
+[databases]
+postgres = host=127.0.0.1 port={server.port} user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 3
+server_round_robin = 1
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        file = Path(folder, "pgbouncer.ini")
+        file.write_text(settings)
+        # It does not run as root.
+        user = ["-u", "postgres"] if os.geteuid() == 0 else []
+        process = subprocess.Popen([program, "-q", *user, str(file)], stderr=subprocess.DEVNULL, cwd="/")
+        try:
+            await_server(f"postgresql://postgres@127.0.0.1:{port}/postgres", "pgbouncer")
+            yield f"postgresql://postgres@127.0.0.1:{port}/postgres?notify={quote(server_url, safe='')}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def await_server(url: str, name: str) -> None:
+    """Return when a server answers."""
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        try:
+            with psycopg.connect(url) as connection:
+                connection.execute("select 1")
+        except psycopg.Error:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError(f"{name} does not start")

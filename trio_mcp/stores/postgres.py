@@ -230,7 +230,8 @@ async def open_postgres(target: str, *, clock: Callable[[], float] = time.time) 
     """Open a store in PostgreSQL; leaving the block writes what waits, and says that this process has ended.
 
     Args:
-        target: the URL, whose scheme "postgresql:" may be missing; `?namespace=` tells servers apart that share a database.
+        target: the URL, whose scheme "postgresql:" may be missing; `?namespace=` tells servers apart that share a database, and
+            `?notify=` is the URL for notices if this one is that of a pool which has connections for transactions only.
         clock: the time in Unix seconds.
 
     Raises:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import secrets
 import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from typing import Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -34,10 +34,10 @@ CONNECT_SECONDS: Final = 2
 """How long it may take to connect: the least that libpq knows."""
 MIGRATE_SECONDS: Final = 30.0
 INSPECT_SECONDS: Final = 600.0
-LOCK_MILLISECONDS: Final = 400
-"""How long a statement waits for a transaction of another process, which may wait for this one."""
 TERMINATE_MILLISECONDS: Final = 500
 LEAST_VERSION: Final = 140_000
+OURS: Final = ("namespace", "notify")
+"""What libpq does not know in the query of a URL."""
 MIGRATION_LOCK: Final = 0x7472696F
 """The advisory lock of those who make or change the schema."""
 
@@ -58,7 +58,11 @@ class Address:
     """The database and the namespace that a URL names.
 
     Args:
-        url: as libpq reads it; `namespace` may be in its query.
+        url: as libpq reads it; `namespace` and `notify` may be in its query.
+
+    Attributes:
+        notices: where notices are received. It is another address if this one may be that of a pool which gives each transaction
+            another connection to the server.
 
     Raises:
         ConfigurationError: it cannot be read.
@@ -69,8 +73,9 @@ class Address:
         options = parse_qsl(parts.query, keep_blank_values=True)
         self.has_namespace = "namespace" in dict(options)
         self.namespace = dict(options).get("namespace", "trio_mcp")
+        self.notices: Address = Address(dict(options)["notify"]) if "notify" in dict(options) else self
         # libpq does not know a plus for a blank.
-        others = urlencode([each for each in options if each[0] != "namespace"], quote_via=quote)
+        others = urlencode([each for each in options if each[0] not in OURS], quote_via=quote)
         user, _, host = parts.netloc.rpartition("@")
         # Not by `urlunsplit`, which drops the slashes of an empty host.
         place = f"{parts.path}?{others}"
@@ -108,24 +113,20 @@ class LimitedConnection(psycopg.Connection[Row]):
             raise
 
 
-def connect(address: Address) -> LimitedConnection:
-    """Return a new connection. Raises `StoreError`."""
-    connection: LimitedConnection | None = None
+def connect(address: Address, label: str = "trio_mcp") -> LimitedConnection:
+    """Return a new connection, which the server shows under a label. Raises `StoreError`."""
     try:
-        connection = LimitedConnection.connect(
+        return LimitedConnection.connect(
             address.conninfo,
             autocommit=True,
-            prepare_threshold=1,
+            # The next transaction may come to another connection to the server, which does not have what was prepared.
+            prepare_threshold=1 if address.notices is address else None,
             connect_timeout=CONNECT_SECONDS,
-            application_name="trio_mcp",
+            application_name=label,
             client_encoding="utf8",
         )
-        connection.execute(query(f"set lock_timeout = {LOCK_MILLISECONDS}"))
     except psycopg.Error as error:
-        if connection is not None:
-            connection.close()
         raise not_connected(address.name, error) from None
-    return connection
 
 
 def not_connected(name: str, error: psycopg.Error) -> StoreError:
@@ -142,9 +143,8 @@ class PostgresConnection:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._name = address.name
+        self._label = f"trio_mcp {secrets.token_hex(8)}"
         self._connection: LimitedConnection | None = None
-        self._before: tuple[int, datetime] | None = None
-        """The process of the server behind the last connection, and when it was started."""
 
     def carried_out(self, requests: Sequence[Request], /) -> Outcomes:
         """Carry out requests in one transaction, and return their results.
@@ -214,7 +214,7 @@ class PostgresConnection:
         if self._connection is not None and not self._connection.closed and not is_readable(self._connection):
             return self._connection
         self._drop()
-        connection = connect(self._address)
+        connection = connect(self._address, self._label)
         try:
             self._introduce(connection)
         except psycopg.Error as error:
@@ -227,16 +227,12 @@ class PostgresConnection:
         """Make the schema if it is missing, and let the server end what the connection before this one began."""
         if version_of(connection) < len(MIGRATIONS):
             migrate(connection)
-        if self._before is not None:
-            # A write that was given up must not be made after those that follow.
-            connection.execute(
-                "select pg_terminate_backend(pid, %s) from pg_stat_activity where pid = %s and backend_start = %s",
-                (TERMINATE_MILLISECONDS, *self._before),
-            )
-        row = connection.execute(
-            "select pid, backend_start from pg_stat_activity where pid = pg_backend_pid()"
-        ).fetchone()
-        self._before = None if row is None else (row[0], row[1])
+        # A write that was given up must not be made after those that follow.
+        connection.execute(
+            "select pg_terminate_backend(pid, %s) from pg_stat_activity"
+            " where application_name = %s and pid <> pg_backend_pid()",
+            (TERMINATE_MILLISECONDS, self._label),
+        )
 
     def close(self) -> None:
         """Close the connection."""
@@ -252,6 +248,17 @@ def check(address: Address) -> None:
     """Connect for the first time. Raises `StoreError` or `ConfigurationError` if the server cannot be used."""
     with contextlib.closing(connect(address)) as connection:
         check_server(connection, address.name)
+    if address.notices is not address:
+        with contextlib.closing(connect(address.notices)) as connection:
+            check_same(connection, address)
+
+
+def check_same(connection: LimitedConnection, address: Address) -> None:
+    """Raise `ConfigurationError` unless the notices of a store are received from its own database."""
+    if not version_of(connection):
+        raise ConfigurationError(
+            f"notify={address.notices.name} is another database than the store {address.name}: no notice would come"
+        )
 
 
 def check_server(connection: LimitedConnection, name: str) -> None:
@@ -320,8 +327,8 @@ class PostgresSubscription:
     """A connection that receives what is sent to a channel. Raises `StoreError` if it cannot be made."""
 
     def __init__(self, address: Address, channel: str) -> None:
-        self._name = address.name
-        self._connection = connect(address)
+        self._name = address.notices.name
+        self._connection = connect(address.notices)
         try:
             self._connection.execute(psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(channel)))
         except psycopg.Error as error:

@@ -14,6 +14,8 @@ MONTH: Final = 30 * 86400
 """Seconds for which a buried process is known: it must not be frozen for longer."""
 YOUNG: Final = 2
 """Seconds for which a new store buries no process: living processes have yet to renew their leases."""
+LOCK_MILLISECONDS: Final = 400
+"""How long a function waits for a transaction of another process, which may wait for this one."""
 SLICE: Final = 500
 """Expired rows that are deleted at once."""
 
@@ -173,7 +175,13 @@ begin
 end $$;
 """  # noqa: S608
 
-MIGRATIONS: Final = (_TABLES + _WRITE + _PROCESSES,)
+# Not for a connection: behind a pool, that may belong to others, too.
+_LOCKS: Final = "".join(
+    f"alter function trio_mcp.{name} set lock_timeout = {LOCK_MILLISECONDS};"
+    for name in ("write", "renew", "bury", "sweep")
+)
+
+MIGRATIONS: Final = (_TABLES + _WRITE + _PROCESSES, _LOCKS)
 """What brings the schema from each version to the next."""
 
 START: Final = """
