@@ -14,7 +14,7 @@ from trio_mcp.testing.contract import all_rules
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/internals/reliability.md"
-ROWS = range(32, 149)
+ROWS = range(32, 151)
 
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 STORE_ERROR = re.compile(r"\b(StoreTimeout|StoreError|may_be_made)\b")

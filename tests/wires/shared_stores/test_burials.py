@@ -1,33 +1,46 @@
-"""Burials that race with the writes of the process that is buried, at a real server."""
+"""Burials that race with the writes of the process that is buried, and takeovers that race with them in a file."""
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 
 import pytest
 import trio
 from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
 
-from trio_mcp.storage import Fenced, Put, Record, StoreError
+from trio_mcp.storage import Append, EventsGone, Expect, Fenced, Put, Record, Store, StoreConflict, StoreError
+from trio_mcp.stores import postgres, redis
 from trio_mcp.stores.leased import LeasedStore
 from trio_mcp.stores.leases import Renewal
 from trio_mcp.stores.postgres import PostgresStore, open_postgres
 from trio_mcp.stores.redis import RedisStore, open_redis
+from trio_mcp.stores.sqlite import open_sqlite
 
+RACES = [30, pytest.param(int(os.environ.get("TRIO_MCP_RUNS", "10000")), marks=pytest.mark.long)]
 VICTIMS = 10
-ROUNDS = 3
+"""Processes that are buried at a time."""
+LEASE_SECONDS = 0.3
+KEPT_SECONDS = 120.0
+"""How long what they write is kept: longer than a race takes."""
 BOUND = 60
+SECONDS = 0.5
+"""What a race may take more."""
 
 OpenOne = Callable[[str], AbstractAsyncContextManager[RedisStore | PostgresStore]]
 
 
 @pytest.fixture(params=[(REDIS_VARIABLE, open_redis), (POSTGRES_VARIABLE, open_postgres)], ids=["redis", "postgres"])
-def opening(request: pytest.FixtureRequest) -> tuple[str, OpenOne]:
+def opening(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, OpenOne]:
     variable, open_one = request.param
     request.getfixturevalue("redis_url" if variable == REDIS_VARIABLE else "postgres_url")
+    for module in (redis, postgres):
+        monkeypatch.setattr(module, "LEASE_SECONDS", LEASE_SECONDS)
     return f"{os.environ[variable]}?namespace={secrets.token_hex(8)}", open_one
 
 
@@ -38,21 +51,23 @@ def no_renewal(_nodes: Mapping[str, bytes]) -> Renewal:
 async def write_until_fenced(store: LeasedStore[object], name: str) -> None:
     number = 0
     while True:
+        record = Record(name, f"{number}", b"", expires_at=time.time() + KEPT_SECONDS)
         try:
-            await store.write([Put(Record(name, f"{number}", b""))])  # type: ignore[attr-defined]
+            await store.write([Put(record)])  # type: ignore[attr-defined]
         except Fenced:
             return
         number += 1
 
 
-async def test_no_write_is_made_after_the_burial_of_its_process(opening: tuple[str, OpenOne]) -> None:
+@pytest.mark.parametrize("races", RACES)
+async def test_no_write_is_made_after_the_burial_of_its_process(opening: tuple[str, OpenOne], races: int) -> None:
     url, open_one = opening
-    with trio.fail_after(BOUND):
+    with trio.fail_after(BOUND + SECONDS * races):
         async with open_one(url) as store, AsyncExitStack() as stack:
             victims = [await stack.enter_async_context(open_one(url)) for _ in range(VICTIMS)]
             for each in victims:
                 each.leases._renew = no_renewal  # noqa: SLF001
-            for number in range(ROUNDS):
+            for number in range(math.ceil(races / VICTIMS)):
                 await race(store, dict(zip((f"{number} {each}" for each in range(VICTIMS)), victims, strict=True)))
 
 
@@ -73,3 +88,43 @@ async def race(store: RedisStore | PostgresStore, victims: dict[str, RedisStore 
             nursery.start_soon(bury, name)
     assert written == {name: len(await store.list(name, limit=100_000)) for name in victims}
     assert sum(written.values()) > VICTIMS
+
+
+# In a file nobody is buried: what a process writes names the record whose version changes with the takeover.
+
+
+async def append_until_taken(store: Store, key: str) -> None:
+    number = 0
+    while True:
+        number += 1
+        entry = Append("log", key, number, [b""], time.time() + KEPT_SECONDS)
+        try:
+            await store.write([Expect("thing", key, 1), entry])
+        except StoreConflict:
+            return
+
+
+async def entries_of(store: Store, key: str) -> int:
+    try:
+        return len(await store.entries("log", key, 0, 100_000))
+    except EventsGone:
+        return 0
+
+
+@pytest.mark.parametrize("races", RACES)
+async def test_no_write_to_a_file_is_made_after_another_process_has_taken_over_what_it_is_about(
+    tmp_path: Path, races: int
+) -> None:
+    path = str(tmp_path / "state.db")
+    with trio.fail_after(BOUND + SECONDS * races):
+        async with open_sqlite(path) as one, open_sqlite(path) as other:
+            for number in range(races):
+                key = f"{number}"
+                owned = Record("thing", key, b"", expires_at=time.time() + KEPT_SECONDS)
+                await one.write([Put(owned)])
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(append_until_taken, one, key)
+                    await trio.sleep(secrets.randbelow(3000) / 1e6)
+                    await other.write([Put(owned._replace(version=1))])
+                    found = await entries_of(other, key)
+                assert found == await entries_of(one, key)

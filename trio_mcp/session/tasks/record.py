@@ -253,7 +253,9 @@ class TaskRecord(NamedTuple):
                 outcome = TaskOutcome(result, None if ended.error is None else ErrorDetail(*ended.error))
         except ValidationError as error:
             # Without the input, which may be a result.
-            raise ValueError(f"not the record of a task: {error.errors(include_input=False)[0]['msg']}") from None
+            raise ValueError(
+                f"another version of this package wrote it: {error.errors(include_input=False)[0]['msg']}"
+            ) from None
         members = {name: getattr(stored, name) for name in cls._fields}
         return cls(**{**members, "outcome": outcome})
 
