@@ -11,6 +11,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Client, Server
 from trio_mcp.base.backoff import RECONNECT_BACKOFF
+from trio_mcp.client.session_reconnecting import LEAST_PAUSE
+from trio_mcp.errors import Unreachable
 
 __all__ = ["programs"]
 
@@ -79,6 +81,24 @@ async def test_a_subscriber_has_its_connection_opened_again_with_growing_delays(
             assert max(later - earlier for earlier, later in itertools.pairwise(attempts)) <= 30
             del programs.broken["files"]
             assert (await changes.__anext__()).kind == "tools"
+
+
+async def test_requests_share_the_failure_of_an_attempt_that_a_subscriber_has_just_waited_for(
+    programs: Programs, server: Server
+) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(["files"], mode="legacy") as client, client.listen(tools=True):
+            programs.broken["files"] = OSError("gone")
+            await programs.kill("files")
+            await wait_all_tasks_blocked()
+            attempts = programs.starts["files"]
+            for _ in range(10):
+                with pytest.raises(Unreachable, match="gone"):
+                    await client.ping()
+            assert programs.starts["files"] == attempts
+            del programs.broken["files"]
+            await trio.sleep(LEAST_PAUSE)
+            await client.ping()
 
 
 async def test_a_failing_on_disconnect_is_logged_and_changes_nothing(

@@ -86,7 +86,7 @@ def test_a_link_that_closes_takes_what_its_tasks_still_report_and_stays_closing(
 
 
 def test_attempts_wait_longer_and_longer_until_a_session_was_stable() -> None:
-    state = after(*OPENED)
+    state = after(*OPENED, LinkEvent.SESSION_LOST)
     now, delays = 1000.0, []
     for _ in range(4):
         delays.append(state.delay(now))

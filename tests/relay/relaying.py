@@ -44,12 +44,14 @@ def key_of(message: Json) -> str:
 class Ids:
     """The ids of requests at the side that they pass to: a proxy numbers them anew, and tests name them by those of their sender.
 
-    Those of the requests that the proxy sends itself are "proxy-" and the number.
+    Those of the requests that the proxy sends itself are "proxy-" and the number. One that is sent again keeps its name.
     """
 
     def __init__(self) -> None:
         self._sent: dict[str, deque[object]] = {}
         """The ids of requests that have not arrived, by method and params."""
+        self._arrived: dict[str, object] = {}
+        """The last of those that have, as they have arrived."""
         self._own: dict[object, object] = {}
         self._theirs: dict[object, object] = {}
 
@@ -72,14 +74,12 @@ class Ids:
         return message
 
     def _name_of(self, message: Json) -> object:
-        if message["id"] in self._own:
-            return self._own[message["id"]]  # it is sent once more
         # One that the proxy has changed is the oldest of its method.
         keys = (key for key in [key_of(message), *self._sent] if key in self._sent)
         key = next((key for key in keys if key.partition(" ")[0] == message["method"]), None)
         if key is None:
-            return f"proxy-{message['id']}"
-        name = self._sent[key].popleft()
+            return self._arrived.get(key_of(message), f"proxy-{message['id']}")
+        name = self._arrived[key_of(message)] = self._sent[key].popleft()
         if not self._sent[key]:
             del self._sent[key]
         return name

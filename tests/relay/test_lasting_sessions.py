@@ -14,10 +14,12 @@ from naming import unnamed
 from relaying import ALL_SECONDS, Ids, Json, Line, Model, ask, call, cancel, initialize, initialized, result
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp.client.dialects import HANDSHAKE_TIMEOUT
 from trio_mcp.client.reconnecting import reconnecting
-from trio_mcp.protocol.jsonrpc import Malformed, Unanswered
+from trio_mcp.client.session_reconnecting import LEAST_PAUSE
+from trio_mcp.client.unread_requests import MAX_WAITING
+from trio_mcp.protocol.jsonrpc import UNSUPPORTED_VERSION, Malformed, Unanswered
 from trio_mcp.relay import Backfill, RelayServer
-from trio_mcp.relay.lasting_session import ATTEMPT_SECONDS, LEAST_PAUSE
 from trio_mcp.session import Envelope, Received
 from trio_mcp_transports.stdio.channel import LineChannel
 
@@ -300,6 +302,49 @@ async def test_a_server_that_comes_back_with_another_revision_ends_the_session_a
         assert not unnamed(proxy.relay.failure, "2024-11-05")
 
 
+async def test_a_server_that_comes_back_in_another_era_is_tried_again_until_it_is_the_old_one(
+    mock_clock: MockClock,
+) -> None:
+    async with lasting() as proxy:
+        await (await proxy.open()).leave()
+        second = await proxy.server()
+        asked = await second.receive()
+        await proxy.host.send(call(1))
+        error = {"code": UNSUPPORTED_VERSION, "message": "2026-07-28 alone"}
+        await second.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+        answer = await proxy.host.receive()
+        assert (answer["id"], answer["error"]["code"]) == (1, -32603)
+        assert not unnamed(answer["error"]["message"], "far", "2026-07-28 alone")
+        mock_clock.jump(LEAST_PAUSE)
+        await accept_handshake(second)
+        assert (await second.receive())["method"] == READY["method"]
+
+
+async def test_a_host_that_leaves_while_its_session_is_opened_again_leaves_nothing_behind() -> None:
+    async with lasting() as proxy:
+        await (await proxy.open()).leave()
+        second = await proxy.server()
+        assert (await second.receive())["method"] == "initialize"
+        await proxy.host.send(call(1))
+        await proxy.host.leave()
+        await proxy.over.wait()
+        await second.ends()
+
+
+async def test_a_few_requests_wait_for_a_session_and_no_more() -> None:
+    async with lasting() as proxy:
+        await (await proxy.open()).leave()
+        second = await proxy.server()
+        for number in range(MAX_WAITING + 1):
+            await proxy.host.send(call(number))
+        answer = await proxy.host.receive()
+        assert (answer["id"], answer["error"]["code"]) == (MAX_WAITING, -32603)
+        assert not unnamed(answer["error"]["message"], str(MAX_WAITING))
+        await accept_handshake(second)
+        assert (await second.receive())["method"] == READY["method"]
+        assert [(await second.receive())["id"] for _ in range(MAX_WAITING)] == [*range(MAX_WAITING)]
+
+
 async def test_a_server_that_ends_after_each_handshake_is_not_started_without_pauses(mock_clock: MockClock) -> None:
     async with lasting() as proxy:
         await (await proxy.open()).leave()
@@ -319,7 +364,7 @@ async def test_a_server_that_is_slow_to_come_back_is_asked_once_and_its_late_ans
         second = await proxy.server()
         asked = await second.receive()
         await wait_all_tasks_blocked()
-        mock_clock.jump(ATTEMPT_SECONDS)
+        mock_clock.jump(HANDSHAKE_TIMEOUT)
         await wait_all_tasks_blocked()
         # The host is not kept waiting for it.
         await proxy.host.send(call(1, "away"))
@@ -341,7 +386,7 @@ async def test_an_answer_that_came_between_two_attempts_opens_the_session_unless
         slow = await proxy.server()
         asked = await slow.receive()
         await wait_all_tasks_blocked()
-        mock_clock.jump(ATTEMPT_SECONDS)
+        mock_clock.jump(HANDSHAKE_TIMEOUT)
         await wait_all_tasks_blocked()
         await slow.send({"jsonrpc": "2.0", "id": asked["id"], "result": {**initialized(), **OFFERS}})
         await wait_all_tasks_blocked()

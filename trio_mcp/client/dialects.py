@@ -164,8 +164,6 @@ class LegacyDialect(Dialect):
         self.facts = ServerFacts(chosen.name, result.capabilities, result.server_info, result.instructions)
 
     async def reopen(self) -> None:
-        # Their questions were asked in the session that was lost.
-        self.session.cancel_handlers()
         # Before the session is open, and not after: the transport may learn at once that nothing is announced in it.
         self.listeners.begin_session()
         # The revision of the last session and not the newest: calls that wait are going to be sent again as they are.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextvars
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import TypeVarTuple, Unpack
 
 import trio
@@ -14,11 +15,14 @@ import trio
 from ..base.groups import first_leaf, single_exception, split_group, without
 from ..base.logs import peer_logger
 from ..errors import Disconnected, Unreachable
+from ..protocol.codec.unknown import UnknownParams
 from ..session import AnyChannel, ClientSession
 from ..session.channel import MessageChannel
-from ..session.client import RequestOptions
+from ..session.client import NO_HEADERS, RequestOptions
 from ..session.dropped_items import DroppedMembers
 from ..session.event_loop import HOME, home_held
+from ..session.forwarded import ForwardedRequest
+from ..session.notification_dispatch import OnNotification
 from ..types import Model, RequestParams
 from .dialects import Dialect, open_dialect
 from .handlers import Rounds
@@ -26,6 +30,7 @@ from .options import ClientOptions
 from .requester import ATTEMPTS, BACKOFF, SendRequest, ServerFacts, WaitingSession
 from .session_reconnecting import LinkEvent, LinkState, Phase, SessionReopening
 from .subscriptions import NotificationRouter
+from .unread_requests import UnreadRequest
 
 # Splitting an exception in a system task. Trio's loop would end if it left the task.
 
@@ -191,6 +196,31 @@ class Link:
     def is_connected(self) -> bool:
         """Whether the connection is there, with or without a session that the server knows."""
         return self._state.is_open and self.session.closed_because is None
+
+    @property
+    def has_session(self) -> bool:
+        """Whether the link is open, and the server knows the session as far as this client has noticed."""
+        return self._reopening.has_session
+
+    def forward(
+        self,
+        method: str,
+        params: UnknownParams,
+        on_notification: OnNotification,
+        headers: Mapping[str, str] = NO_HEADERS,
+        *,
+        is_repeatable: bool = False,
+    ) -> ForwardedRequest | UnreadRequest:
+        """Send a request of another client unread, as `ClientSession.forward` does, or in a session as `UnreadRequest` does.
+
+        Raises:
+            Disconnected: there is no connection.
+        """
+        dialect = self.dialect
+        if not dialect.can_reopen:
+            return dialect.session.forward(method, params, on_notification, headers)
+        send = partial(dialect.session.forward, method, params, on_notification, headers)
+        return UnreadRequest(self._reopening, send, is_repeatable=is_repeatable)
 
     @property
     def dialect(self) -> Dialect:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import count
 from typing import Final, Protocol, Unpack
 
 import trio
 
 from ..base.backoff import RECONNECT_BACKOFF, STABLE_AFTER
-from ..errors import Disconnected, RequestTimeout, SessionLost
+from ..errors import Disconnected, RequestTimeout, SessionLost, without_traceback
 from ..session import ClientSession
 from ..session.client import RequestOptions
 from ..types import Model, RequestParams
-from .dialects import Dialect
+from .dialects import HANDSHAKE_TIMEOUT, Dialect
 from .requester import Requester, would_fail_again
 from .subscriptions import NotificationRouter
 
@@ -34,7 +35,7 @@ from .subscriptions import NotificationRouter
 #   ------------+----------------------------------------------------------------------------------------
 #   NEW         | OPENING                                                               CLOSED
 #   OPENING     |          OPEN    OPENING                                              CLOSING  CLOSED
-#   OPEN        |                  LOST          REOPENING                              CLOSING  CLOSED
+#   OPEN        |                  LOST                                                 CLOSING  CLOSED
 #   LOST        |                  LOST          REOPENING                              CLOSING  CLOSED
 #   REOPENING   |                  REOPENING                RESTORING    LOST           CLOSING  CLOSED
 #   RESTORING   |                  REOPENING                             OPEN           CLOSING  CLOSED
@@ -43,8 +44,8 @@ from .subscriptions import NotificationRouter
 #
 # An empty cell is an error of this package, and raises.
 #
-#   SESSION_LOST   the transport learned that the server no longer knows the session. A request may find out first: then REOPEN
-#                  comes in OPEN. In OPENING it says nothing new: opening has its own errors.
+#   SESSION_LOST   the transport, or a request, learned that the server no longer knows the session. In OPENING it says nothing
+#                  new: opening has its own errors.
 #   REOPEN         an attempt to open another session begins.
 #   INITIALIZED    the server answered the attempt's `initialize`; the log level and the subscriptions are still to be restored.
 #                  From here on a lost session is the new one: RESTORING goes back to REOPENING, and the attempt ends in LOST.
@@ -102,7 +103,7 @@ UNWINDING: Final = (LinkEvent.OPENED, LinkEvent.SESSION_LOST, LinkEvent.INITIALI
 TRANSITIONS: Final[Mapping[Phase, Mapping[LinkEvent, Phase]]] = {
     Phase.NEW: {LinkEvent.START: Phase.OPENING, LinkEvent.CLOSE: Phase.CLOSED},
     Phase.OPENING: _while_open({LinkEvent.OPENED: Phase.OPEN, LinkEvent.SESSION_LOST: Phase.OPENING}),
-    Phase.OPEN: _while_open({LinkEvent.SESSION_LOST: Phase.LOST, LinkEvent.REOPEN: Phase.REOPENING}),
+    Phase.OPEN: _while_open({LinkEvent.SESSION_LOST: Phase.LOST}),
     Phase.LOST: _while_open({LinkEvent.SESSION_LOST: Phase.LOST, LinkEvent.REOPEN: Phase.REOPENING}),
     Phase.REOPENING: _while_open(
         {
@@ -178,6 +179,10 @@ class LinkState:
 #   _attempt_to_reopen      at most one
 
 
+LEAST_PAUSE: Final = 1.0
+"""Seconds after a failed attempt in which its failure is that of other requests too, if a task of the link tries again anyway."""
+
+
 class OpenLink(Requester, Protocol):
     """The part of the link that has the dialect, which knows how to open a session."""
 
@@ -188,14 +193,38 @@ class OpenLink(Requester, Protocol):
 class ReopenAttempt:
     """One attempt to reopen the session, shared by all that need it.
 
+    It may last longer than a request waits: until `HANDSHAKE_TIMEOUT` seconds after it began, or after a request came later. What
+    comes in the first `LEAST_PAUSE` seconds after that does not wait at all.
+
     Attributes:
         done: set when it has ended.
         failure: why it failed; None if it did not.
+        waiting: what is sent when it has succeeded, with the functions that send it.
     """
 
     def __init__(self) -> None:
         self.done = trio.Event()
         self.failure: Exception | None = Disconnected("the client was closed")
+        self.waiting: dict[int, Callable[[], None]] = {}
+        self._answer_by = trio.current_time() + HANDSHAKE_TIMEOUT
+
+    async def outcome(self) -> Exception | None:
+        """Wait for the session; return why there is none, or None."""
+        now = trio.current_time()
+        if now >= self._answer_by + LEAST_PAUSE:
+            self._answer_by = now + HANDSHAKE_TIMEOUT
+        with trio.move_on_at(self._answer_by):
+            await self.done.wait()
+            return None if self.failure is None else without_traceback(self.failure)
+        return RequestTimeout(f"the server did not open the session again within {HANDSHAKE_TIMEOUT:g} seconds")
+
+    def end(self) -> None:
+        """Let everything that waits go on; what is to be sent is sent in the order of its numbers."""
+        waiting, self.waiting = self.waiting, {}
+        if self.failure is None:
+            for number in sorted(waiting):
+                waiting[number]()
+        self.done.set()
 
 
 class SessionReopening:
@@ -206,6 +235,10 @@ class SessionReopening:
         self._state = state
         self._router = router
         self._attempt: ReopenAttempt | None = None
+        self.numbers = count()
+        """Of the requests that may wait for a session, in the order in which they came."""
+        self._failed: tuple[ReopenAttempt, float] | None = None
+        """The last attempt, if it has failed, and when."""
 
     async def request(self, method: str, params: RequestParams, /, **options: Unpack[RequestOptions]) -> Model:
         """Send a request as `ClientSession.request` does, and again if the session was lost; all within `timeout`."""
@@ -215,28 +248,54 @@ class SessionReopening:
         send = partial(session.request, method, params, **options)
         with trio.move_on_after(timeout):
             # A request that is sent while the session is being reopened would only be lost as well.
-            if self._attempt is not None:
-                await self._attempt.done.wait()
+            if (attempt := self._attempt) is not None:
+                failure = await attempt.outcome()
+                if failure is not None and not attempt.done.is_set():
+                    raise failure
             # Read before the request is sent: another task may have reopened the session by the time that this one fails.
             generation = self._state.generation
             try:
                 return await send()
             except SessionLost as lost:
                 session.records.log("%s: reopening it", lost, level=logging.INFO)
-                # This request is the first to find out.
-                if generation == self._state.generation and not self._state.is_session_lost:
-                    self._link.lost(str(lost))
-            await self._reopen(generation)
+                self.note_lost(generation, str(lost))
+            # Unless another request has had the session opened again meanwhile.
+            if self._attempt is not None or generation == self._state.generation:
+                failure = await self.attempt().outcome()
+                if failure is not None:
+                    raise failure
             return await send()
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
+
+    @property
+    def has_session(self) -> bool:
+        """Whether the server knows the session, as far as this client has noticed, and it has been set up."""
+        return self._state.phase is Phase.OPEN
+
+    @property
+    def generation(self) -> int:
+        """How many sessions were opened after the first."""
+        return self._state.generation
+
+    def note_lost(self, generation: int, why: str) -> None:
+        """Note that a request of the session with this number was ignored, because the server has lost that session."""
+        # The first request to find out.
+        if generation == self._state.generation and self._state.is_open and not self._state.is_session_lost:
+            self._link.lost(why)
+            self.session_lost()
 
     def session_lost(self) -> None:
         """Reopen the session immediately if a subscriber waits for it; else the next request reopens it."""
         # Without a subscriber, a client that is idle opens no session that it may never use.
         self._state.move(LinkEvent.SESSION_LOST)
-        if self._router.needs_session and self._state.is_open and not self._state.is_watched:
+        if not self._state.is_open:
+            return
+        session = self._link.session
+        # Their questions were asked in the session that was lost.
+        session.cancel_handlers()
+        if self._router.needs_session and not self._state.is_watched:
             self._state.is_watched = True
-            self._link.start(partial(self._reopen_until_stable, self._link.session))
+            self._link.start(partial(self._reopen_until_stable, session))
 
     async def _reopen_until_stable(self, session: ClientSession) -> None:
         """Reopen the session, and again with a growing delay if that fails or the session is lost again soon."""
@@ -244,33 +303,49 @@ class SessionReopening:
             while self._state.is_session_lost and self._router.needs_session and session.closed_because is None:
                 generation = self._state.generation
                 await trio.sleep(self._state.delay(trio.current_time()))
-                try:
-                    await self._reopen(generation)
-                except Exception as error:  # noqa: BLE001  the next attempt may work, or the subscribers get the error
-                    session.records.log("the session was lost, and could not be reopened: %s", error)
-                    if would_fail_again(error):
-                        self._router.end_subscriptions(f"the session was lost, and could not be reopened: {error}")
-                        return
+                attempt = self._attempt
+                if attempt is None and generation == self._state.generation and self._state.is_open:
+                    attempt = self._begin()
+                if attempt is None:
+                    continue
+                await attempt.done.wait()
+                if attempt.failure is not None:
+                    session.records.log("the session was lost, and could not be reopened: %s", attempt.failure)
+                    # Then nothing waits for a session any more, unless it is a host behind a proxy.
+                    if would_fail_again(attempt.failure):
+                        why = f"the session was lost, and could not be reopened: {attempt.failure}"
+                        self._router.end_subscriptions(why)
         finally:
             self._state.is_watched = False
 
-    async def _reopen(self, generation: int) -> None:
-        """Reopen the session unless that happened since `generation`. All callers share one attempt and its failure."""
+    def attempt(self) -> ReopenAttempt:
+        """Return the attempt to open the session that was lost, which may begin now.
+
+        While a task of the link tries again and again, an attempt that has failed just now counts for a request that comes
+        then.
+
+        Raises:
+            Disconnected: the link is not open.
+        """
+        if self._attempt is not None:
+            return self._attempt
+        if self._failed is not None and self._state.is_watched:
+            attempt, at = self._failed
+            if trio.current_time() - at < LEAST_PAUSE:
+                return attempt
+        return self._begin()
+
+    def _begin(self) -> ReopenAttempt:
         # The attempt runs in a task of the link and not in the first caller's: a cancel of that caller would leave the others
         # without a session, and the server with half of a handshake.
-        if self._attempt is None:
-            if generation != self._state.generation:
-                return
-            attempt = ReopenAttempt()
-            self._link.start(partial(self._attempt_to_reopen, attempt))
-            self._state.move(LinkEvent.REOPEN)
-            self._attempt = attempt
-        attempt = self._attempt
-        await attempt.done.wait()
-        if attempt.failure is not None:
-            raise attempt.failure
+        attempt = ReopenAttempt()
+        self._link.start(partial(self._attempt_to_reopen, attempt))
+        self._state.move(LinkEvent.REOPEN)
+        self._attempt = attempt
+        return attempt
 
     async def _attempt_to_reopen(self, attempt: ReopenAttempt) -> None:
+        self._failed = None
         try:
             dialect = self._link.dialect
             await dialect.reopen()
@@ -279,8 +354,9 @@ class SessionReopening:
             await dialect.listeners.restore(self._link.session)
             attempt.failure = None
         except Exception as error:  # noqa: BLE001  raised where the session is waited for
-            attempt.failure = error
+            attempt.failure = without_traceback(error)
+            self._failed = attempt, trio.current_time()
         finally:
             self._attempt = None
             self._state.end_attempt(trio.current_time())
-            attempt.done.set()
+            attempt.end()

@@ -19,13 +19,23 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import trio
 
 from ..client.handlers import Handlers
 from ..client.link import Link
-from ..errors import Disconnected, LimitExceeded, PeerError, ProtocolError, RemoteProtocolError, RequestRejected
+from ..client.unread_requests import UnreadRequest
+from ..errors import (
+    Disconnected,
+    LimitExceeded,
+    PeerError,
+    ProtocolError,
+    RemoteProtocolError,
+    RequestRejected,
+    SessionLost,
+    Unreachable,
+)
 from ..protocol.codec import codec_for
 from ..protocol.codec.unknown import UnknownParams, UnknownResult, Unread
 from ..protocol.jsonrpc import (
@@ -51,7 +61,10 @@ from .answers import Answers
 from .bindings import TASK_LIST, Bindings, no_task_list
 from .offers import NOTHING, STRAY_SECONDS, Host, host_of
 from .rounds import ASKING, MAX_ROUNDS, Round, as_object, read_round, retried
+from .session_memory import SessionMemory
 from .streams import MAX_UNREAD, HostStream, RepeatedArguments, notification
+
+SentRequest: TypeAlias = ForwardedRequest | UnreadRequest
 
 PROGRESS: Final = "notifications/progress"
 LOG: Final = "notifications/message"
@@ -73,6 +86,7 @@ class Forwarding:
         link: to the server; set before anything passes.
         why_lost: returns why the server has gone; None while it has not.
         principal: of the legacy session, or of the only host.
+        memory: of the legacy session, if it is opened again when the server has lost it.
     """
 
     link: Link
@@ -82,6 +96,7 @@ class Forwarding:
     ) -> None:
         self.why_lost: Callable[[], str | None] = lambda: None
         self.principal: str | None = None
+        self.memory: SessionMemory | None = None
         self._answers, self._offers = answers, answers.backfill.offers
         self._caller = caller
         self._bindings = bindings
@@ -106,11 +121,18 @@ class Forwarding:
         self._strays_until = -math.inf
         """Until then the server may send something about a modern request that was cancelled."""
 
-    def error_of(self, error: PeerError | Disconnected) -> ErrorDetail:
+    def error_of(self, error: PeerError | Disconnected, method: str) -> ErrorDetail:
         """Return the error for a host whose request the server has answered with an error, or not at all."""
         if isinstance(error, PeerError):
             return ErrorDetail(error.code, error.message, error.data, error.more)
-        return ErrorDetail(INTERNAL_ERROR, f"{self._name} has gone: {self.why_lost() or error}")
+        why = self.why_lost()
+        text = f"{self._name} has gone: {why or error}"
+        if why is None and self.memory is not None:
+            if isinstance(error, Unreachable):
+                text += "" if self.link.has_session else ". The proxy goes on trying to reach it"
+            elif method == "tools/call" and not isinstance(error, SessionLost):
+                text += ". The tool may or may not have run"
+        return ErrorDetail(INTERNAL_ERROR, text)
 
     @property
     def unread(self) -> UnknownMethods:
@@ -142,6 +164,10 @@ class Forwarding:
     # from the host
 
     def _notify(self, method: str, params: UnknownParams) -> None:
+        if self.memory is not None:
+            self.memory.note_notification(method, params)
+            if not self.link.has_session:
+                return
         try:
             session = self.link.session
         except Disconnected:
@@ -239,7 +265,7 @@ class Forwarding:
             del interim["inputRequests"]
         return interim if facts.principal is None else self._bindings.of_call(facts.principal, interim)
 
-    def send(self, call: Call, params: JsonObject) -> tuple[ForwardedRequest, int | None]:
+    def send(self, call: Call, params: JsonObject) -> tuple[SentRequest, int | None]:
         """Send a request of a call to the server; return it, and the progress token that it has there.
 
         Raises:
@@ -251,11 +277,16 @@ class Forwarding:
             params = {**params, "_meta": {**as_object(params["_meta"]), PROGRESS_TOKEN: token}}
         unread = UnknownParams.model_validate(params)
         headers = self._headers.of(method, params, call.facts.headers)
-        sent = self.link.session.forward(method, unread, partial(self._to_call, call), headers)
+        memory, is_repeatable = self.memory, False
+        if memory is not None:
+            memory.note_request(method, params)
+            is_repeatable = memory.is_repeatable(method, params)
+        to_call = partial(self._to_call, call)
+        sent = self.link.forward(method, unread, to_call, headers, is_repeatable=is_repeatable)
         self._running[call] = None
         return sent, token
 
-    async def wait(self, call: Call, sent: ForwardedRequest, token: int | None) -> JsonObject:
+    async def wait(self, call: Call, sent: SentRequest, token: int | None) -> JsonObject:
         """Return the result of a request that was sent.
 
         Raises:
@@ -274,8 +305,10 @@ class Forwarding:
             del self._running[call]
             if token is not None:
                 del self._tokens[token]
-        if call.facts.method == "tools/list" and call.facts.terms.asks_in_rounds:
-            self._headers.learn(result)
+        if call.facts.method == "tools/list":
+            learns = self._headers if call.facts.terms.asks_in_rounds else self.memory
+            if learns is not None:
+                learns.learn(result)
         return result
 
     def _new_token(self, call: Call, params: JsonObject) -> int | None:
@@ -392,7 +425,7 @@ class Exchange:
     _own: JsonObject
     _params: JsonObject
     _host: Host
-    _sent: tuple[ForwardedRequest, int | None] | None = field(default=None, init=False)
+    _sent: tuple[SentRequest, int | None] | None = field(default=None, init=False)
     _failure: ErrorDetail | None = field(default=None, init=False)
 
     def begin(self, call: Call) -> None:
@@ -402,14 +435,14 @@ class Exchange:
         try:
             self._sent = self._forwarding.send(call, self._params)
         except Disconnected as error:
-            self._failure = self._forwarding.error_of(error)
+            self._failure = self._forwarding.error_of(error, call.facts.method)
 
     async def run(self, call: Call, _place: Actor | Lane) -> Model:
         """Return the encoded reply; the body of the call."""
         try:
             reply = self._failure or Encoded(dumps(await self._result(call)))
         except (PeerError, Disconnected) as error:
-            reply = self._forwarding.error_of(error)
+            reply = self._forwarding.error_of(error, call.facts.method)
         return cast("Model", reply)
 
     async def _result(self, call: Call) -> JsonObject:

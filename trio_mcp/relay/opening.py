@@ -11,7 +11,7 @@ from typing import Final, TypeGuard
 import trio
 
 from ..base.named_tuples import NamedTuple
-from ..client.dialects import MODERN_ERRORS, Dialect, ModernDialect, newest_version
+from ..client.dialects import MODERN_ERRORS, Dialect, newest_version
 from ..client.link import Link
 from ..client.options import ClientOptions
 from ..client.requester import ServerFacts
@@ -47,6 +47,7 @@ from ..types import ClientCapabilities, Implementation, JsonObject, JsonValue, M
 from .forwarding import INITIALIZE, Forwarding, UnreadQuestions, failure_text
 from .offers import Offers
 from .rounds import as_object
+from .session_memory import HostDialect, LastingDialect, SessionMemory
 from .translating import WatchedChannel
 
 PROBE_TIMEOUT: Final = 15.0
@@ -177,10 +178,6 @@ class HandshakeRejected(Exception):
         self.detail = detail
 
 
-class HostDialect(ModernDialect):
-    """The dialect of a host that speaks for itself: the client adds nothing to its messages, and remembers nothing of them."""
-
-
 class HostLink(Link):
     """The link to a server over which the messages of a host pass, opened as the first request of the host wants it.
 
@@ -189,6 +186,7 @@ class HostLink(Link):
         params: of it, with what the proxy answers.
         given_up: set when the host no longer waits to know whether the server is a modern one.
         last_id: of the requests that were sent over this connection before.
+        lasts: a legacy session is opened again when the server has lost it.
 
     Attributes:
         watched: the channel.
@@ -203,6 +201,8 @@ class HostLink(Link):
         params: JsonObject,
         given_up: trio.Event,
         last_id: int,
+        *,
+        lasts: bool,
     ) -> None:
         options = ClientOptions(
             info=Implementation(name="unnamed", version="0"),
@@ -217,6 +217,7 @@ class HostLink(Link):
         self.watched = channel
         self._forwarding = forwarding
         self._first, self._params, self._given_up = first, params, given_up
+        self._lasts = lasts
 
     async def _opened_dialect(self, session: ClientSession) -> Dialect:
         try:
@@ -235,9 +236,18 @@ class HostLink(Link):
             raise OtherEra("legacy")
         session.terms = SessionTerms(codec_for(version), {}, stateless=version == MODERN)
         session.connection.set_version(version)
-        dialect = HostDialect(session, self._options)
+        dialect = self._dialect_of_host(session)
         dialect.facts = ServerFacts(version, ServerCapabilities(), None, None)
         return dialect
+
+    def _dialect_of_host(self, session: ClientSession) -> Dialect:
+        if self.handshake is None or not self._lasts:
+            return HostDialect(session, self._options)
+        memory = SessionMemory(
+            self, self._router.dispatch_change, self._params, self.handshake[1], self._forwarding.take
+        )
+        self._forwarding.memory = memory
+        return LastingDialect(session, self._options, memory, self.watched.end)
 
     async def _shake_hands(self, session: ClientSession) -> str:
         """Send the handshake of the host, and return the revision that the server has chosen.

@@ -52,7 +52,6 @@ from ..types import ServerCapabilities
 from .answers import Answers
 from .bindings import Bindings, PrincipalSessions, without_task_list
 from .forwarding import INITIALIZE, Forwarding
-from .lasting_session import LastingSession
 from .offers import HandedOver
 from .opening import (
     IDS,
@@ -297,30 +296,21 @@ class RelaySession(ServerSession):
 
     async def _relay(self, channel: MessageChannel) -> str:
         """Relay over a connection until it ends; return why it has ended."""
-        lasting = LastingSession(channel, partial(GONE.format, self._name)) if self._keeps_session else None
         # A host that does not read is waited for if it has one channel for everything.
-        watched = self._watched = WatchedChannel(lasting or channel, self._standalone if self._shared else None)
-        async with trio.open_nursery() as nursery:
-            if lasting is not None:
-                nursery.start_soon(lasting.keep_open)
-            try:
-                async with self._serving(watched, channel) as session:
-                    await self._hand_over_all(session)
-                    await watched.lost.wait()
-            except Disconnected:
-                if watched.why is None:
-                    raise
-            nursery.cancel_scope.cancel()
+        watched = self._watched = WatchedChannel(channel, self._standalone if self._shared else None)
+        try:
+            async with self._serving(watched) as session:
+                await self._hand_over_all(session)
+                await watched.lost.wait()
+        except Disconnected:
+            if watched.why is None:
+                raise
         assert watched.why is not None
         return watched.why
 
     @asynccontextmanager
-    async def _serving(self, watched: WatchedChannel, channel: MessageChannel) -> AsyncIterator[ServerSession]:
-        """Open the connection as the host wants it, and yield the session that takes the messages of the host.
-
-        Args:
-            channel: that to a server of the other era, whose client opens a lost session again by itself.
-        """
+    async def _serving(self, watched: WatchedChannel) -> AsyncIterator[ServerSession]:
+        """Open the connection as the host wants it, and yield the session that takes the messages of the host."""
         for last_id in itertools.count(step=IDS):  # noqa: ASYNC119  it is a context manager
             first = await self._first_request(watched)
             reached = await self._reach(watched, first, last_id)
@@ -329,7 +319,6 @@ class RelaySession(ServerSession):
                     yield session
                 return
             if reached is not None:
-                watched.use(channel)
                 async with self._translating(watched, first, reached, last_id + IDS) as session:
                     yield session
                 return
@@ -428,7 +417,9 @@ class RelaySession(ServerSession):
         """Open the connection in the revision of the host. Raises as `HostLink.open`."""
         params = with_offers(self._answers.backfill.offers, first.params)
         given_up = trio.Event() if first.method == INITIALIZE else self._opening.shaken
-        link = forwarding.link = HostLink(watched, forwarding, first, params, given_up, last_id)
+        link = forwarding.link = HostLink(
+            watched, forwarding, first, params, given_up, last_id, lasts=self._keeps_session
+        )
         await link.open()
         return link
 
@@ -464,7 +455,8 @@ class RelaySession(ServerSession):
             forwarding.open(session, None, is_private=False)
             return
         params, result = link.handshake
-        watched.has_session = True
+        # Else the link opens another one.
+        watched.has_session = not link.dialect.can_reopen
         for connection in (session.connection, self.connection):
             connection.set_version(link.facts.protocol_version)
         if forwarding.principal is not None and not watched.is_private:

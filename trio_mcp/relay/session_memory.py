@@ -1,33 +1,37 @@
-"""What of a legacy session is said again when it is opened a second time, and which of its requests may be sent again."""
+"""The legacy session of a host on a pipe, which goes on in another one of the server when that has lost it.
+
+Such a host cannot open another session, and takes the end of the pipe for the end of the server. The link opens a session again,
+as for any client (`client/session_reconnecting.py`); here is what is said in it, because the host has said it before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
-from ..base.named_tuples import NamedTuple
-from ..errors import RemoteProtocolError
-from ..protocol.jsonrpc import (
-    Batch,
-    Encoded,
-    ErrorResponse,
-    Notification,
-    Request,
-    RequestId,
-    Response,
-    decoded,
-    is_request_id,
-)
-from ..protocol.revisions import REVISIONS
-from ..session import Envelope, Received, Sent
+from ..base.logs import peer_logger
+from ..client.changes import Changes, Listeners, OnChange
+from ..client.dialects import ModernDialect
+from ..client.options import ClientOptions
+from ..client.requester import Requester, run_with_timeout
+from ..errors import Disconnected, McpError, RemoteProtocolError
+from ..protocol.codec.unknown import UnknownParams
+from ..session import ClientSession
+from ..session.forwarded import ForwardedRequest
+from ..session.notification_dispatch import ignore_notification
 from ..types import JsonObject, JsonValue
 from .rounds import as_object
-from .streams import MAX_TOOLS
+from .streams import MAX_TOOLS, tools_of
 
-CANCELLED: Final = "notifications/cancelled"
+logger = peer_logger("trio_mcp.relay")
+
 INITIALIZED: Final = "notifications/initialized"
 MAX_URIS: Final = 1000
 """Resources that are subscribed to again."""
+
+ASK_AGAIN_SECONDS: Final = 300.0
+"""Seconds after which a server that has not answered is asked a second time; many take a second `initialize` for an error."""
 
 REPEATABLE: Final = frozenset(
     {
@@ -53,18 +57,27 @@ CHANGES: Final = {
 }
 
 
-class SessionMemory:
+class SessionMemory(Listeners):
     """One session, as its host has set it up.
 
-    Attributes:
-        handshake: the `initialize` that the server has accepted; None while there is no session.
-        result: the server's first answer to it, which is what the host knows.
+    Args:
+        handshake: the params of `initialize` that the server has accepted.
+        result: its answer, which is what the host knows.
+        notify: passes a notification to the host.
     """
 
-    def __init__(self) -> None:
-        self.handshake: Request | None = None
-        self.result: JsonObject = {}
-        self._initialized: Notification | None = None
+    def __init__(
+        self,
+        link: Requester,
+        on_change: OnChange,
+        handshake: JsonObject,
+        result: JsonObject,
+        notify: Callable[[str, UnknownParams], None],
+    ) -> None:
+        super().__init__(link, on_change)
+        self.handshake, self._result = handshake, result
+        self._notify = notify
+        self._initialized: UnknownParams | None = None
         self._level: JsonObject | None = None
         self._uris: dict[str, None] = {}
         self._harmless: set[str] = set()
@@ -72,231 +85,131 @@ class SessionMemory:
     @property
     def version(self) -> JsonValue:
         """The revision that both sides agreed on."""
-        return self.result.get("protocolVersion")
+        return self._result.get("protocolVersion")
 
-    def note(self, message: Request | Notification) -> None:
-        """Remember what a message of the host sets."""
-        if message.method == INITIALIZED and isinstance(message, Notification):
-            self._initialized = message
-        elif message.method == "logging/setLevel":
-            self._level = decoded(message.params)
-        elif message.method == "resources/subscribe" and len(self._uris) < MAX_URIS:
-            if isinstance(uri := decoded(message.params).get("uri"), str):
+    def note_notification(self, method: str, params: UnknownParams) -> None:
+        """Remember that the host has said that it is ready."""
+        if method == INITIALIZED:
+            self._initialized = params
+
+    def note_request(self, method: str, params: JsonObject) -> None:
+        """Remember what a request of the host sets."""
+        if method == "logging/setLevel":
+            self._level = params
+        elif method == "resources/subscribe" and len(self._uris) < MAX_URIS:
+            if isinstance(uri := params.get("uri"), str):
                 self._uris[uri] = None
-        elif message.method == "resources/unsubscribe":
-            uri = decoded(message.params).get("uri")
-            if isinstance(uri, str):
-                self._uris.pop(uri, None)
+        elif method == "resources/unsubscribe" and isinstance(uri := params.get("uri"), str):
+            self._uris.pop(uri, None)
 
-    def learn_tools(self, result: JsonObject | Encoded) -> None:
+    def learn(self, result: JsonObject) -> None:
         """Remember which tools of a list do no more when they run twice."""
-        tools = decoded(result).get("tools")
-        for tool in tools if isinstance(tools, list) else ():
-            if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
-                hints = as_object(tool.get("annotations"))
-                self._harmless.discard(name)
-                is_harmless = hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
-                if is_harmless and len(self._harmless) < MAX_TOOLS:
-                    self._harmless.add(name)
+        for name, tool in tools_of(result):
+            hints = as_object(tool.get("annotations"))
+            self._harmless.discard(name)
+            is_harmless = hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+            if is_harmless and len(self._harmless) < MAX_TOOLS:
+                self._harmless.add(name)
 
-    def members_of(self, batch: Batch) -> Sequence[Received] | None:
-        """Return the messages of an array, if the revision has arrays (2025-03-26) and it is a valid one; else None."""
-        version = self.version
-        if not isinstance(version, str) or version not in REVISIONS or not REVISIONS[version].batches:
-            return None
-        try:
-            return batch.messages()
-        except RemoteProtocolError:
-            return None  # the proxy answers it
-
-    def is_repeatable(self, request: Request) -> bool:
+    def is_repeatable(self, method: str, params: JsonObject) -> bool:
         """Return whether a request may be sent again although the server may have processed it."""
-        if request.method != "tools/call":
-            return request.method in REPEATABLE
-        name = decoded(request.params).get("name")
-        return isinstance(name, str) and name in self._harmless
+        return method in REPEATABLE or (method == "tools/call" and params.get("name") in self._harmless)
 
-    def messages(self) -> Iterator[tuple[str, JsonObject] | Notification]:
-        """Yield what follows a handshake: the notification, and the requests by method and params."""
+    # what the link asks of the subscribers of its session
+
+    @property
+    def needs_session(self) -> bool:
+        """A server may send something to its host at any time."""
+        return True
+
+    async def begin(self, changes: Changes, /) -> None:
+        """Nothing but the host subscribes."""
+        raise NotImplementedError
+
+    async def finish(self, changes: Changes, /) -> None:
+        """See `begin`."""
+        raise NotImplementedError
+
+    def end(self, why: Disconnected) -> None:
+        """The host has no stream that could end."""
+
+    async def restore(self, session: ClientSession) -> None:
+        """Say again what the host has said, and tell it what it may have missed.
+
+        No answer is waited for: what the host requests next comes after these requests, and is not to wait for them.
+        """
         if self._initialized is not None:
-            yield self._initialized
+            session.notify(INITIALIZED, self._initialized)
+        sent = [
+            session.forward(method, UnknownParams.model_validate(params), ignore_notification)
+            for method, params in self._requests()
+        ]
+        if sent:
+            self._link.start(partial(note_rejected, sent))
+        logger.info("the session was opened again")
+        for method, params in self._missed():
+            self._notify(method, UnknownParams.model_validate(params))
+
+    def _requests(self) -> Iterator[tuple[str, JsonObject]]:
         if self._level is not None:
             yield "logging/setLevel", self._level
         for uri in self._uris:
-            params: JsonObject = {"uri": uri}
-            yield "resources/subscribe", params
+            yield "resources/subscribe", {"uri": uri}
 
-    def changes(self) -> Iterator[Notification]:
+    def _missed(self) -> Iterator[tuple[str, JsonObject]]:
         """Yield the notifications that the host may have missed, of the kinds that the server's capabilities announce."""
-        capabilities = as_object(self.result.get("capabilities"))
+        capabilities = as_object(self._result.get("capabilities"))
         for kind, method in CHANGES.items():
             if as_object(capabilities.get(kind)).get("listChanged") is True:
-                yield Notification(method)
+                yield method, {}
         for uri in self._uris:
-            yield Notification("notifications/resources/updated", {"uri": uri})
+            yield "notifications/resources/updated", {"uri": uri}
 
 
-def id_in(value: JsonValue) -> RequestId | None:
-    """Return an id that a message names; None if it is malformed."""
-    return value if is_request_id(value) else None
+async def note_rejected(sent: Sequence[ForwardedRequest]) -> None:
+    """Wait for the answers, and note that the server does not take again what it took in an earlier session."""
+    for each in sent:
+        try:
+            await each.result()
+        except McpError as error:
+            logger.info("the server did not take again what was set in its earlier session: %s", error)
 
 
-def accepted(reply: Response) -> JsonObject:
-    """Return the result of a handshake."""
-    return as_object(decoded(reply.result))
+class HostDialect(ModernDialect):
+    """The dialect of a host that speaks for itself: the client adds nothing to its messages, and remembers nothing of them."""
 
 
-# The ids of a server's questions, of a session that may be opened again.
-#
-# A new session may use the ids of the old one, whose questions the host may still answer. So those of the old one are
-# cancelled at
-# the host, and those of later ones get ids of the proxy.
-
-
-class QuestionIds:
-    """The questions that the host has not answered.
+class LastingDialect(HostDialect):
+    """The dialect of such a host, whose session is opened again.
 
     Args:
-        new_id: returns an id that no message of the host or the server has.
+        memory: what the host has set.
+        end: ends the connection for a reason.
     """
 
-    def __init__(self, new_id: Callable[[], RequestId]) -> None:
-        self._new_id = new_id
-        self._at_server: dict[RequestId, RequestId] = {}
-        """Their ids at the server, by those at the host."""
-        self._replaces = False
-
-    def end_session(self) -> list[Notification]:
-        """Forget the questions of this session, and return what tells the host so; those to come get new ids."""
-        self._replaces = True
-        asked, self._at_server = self._at_server, {}
-        reason = "the server has lost the session"
-        return [Notification(CANCELLED, {"requestId": request_id, "reason": reason}) for request_id in asked]
-
-    def ask(self, question: Request, envelope: Envelope[Received]) -> Envelope[Received]:
-        """Return a question of the server as the host gets it."""
-        if not self._replaces:
-            self._at_server[question.id] = question.id
-            return envelope
-        request_id = self._new_id()
-        self._at_server[request_id] = question.id
-        return envelope._replace(message=question._replace(id=request_id))
-
-    def withdraw(self, notice: Notification, envelope: Envelope[Received]) -> Envelope[Received]:
-        """Return the server's cancellation of a question as the host gets it."""
-        params = decoded(notice.params)
-        named = id_in(params.get("requestId"))
-        request_id = next((host_id for host_id, own in self._at_server.items() if own == named), None)
-        if request_id is None:
-            return envelope
-        del self._at_server[request_id]
-        if request_id == named:
-            return envelope
-        return envelope._replace(message=notice._replace(params={**params, "requestId": request_id}))
-
-    def answer(self, value: Envelope[Sent], answer: Response | ErrorResponse) -> Envelope[Sent] | None:
-        """Return the answer to a question of this session as the server gets it; None if it is to one of an earlier session."""
-        if answer.id is None:
-            return value
-        request_id = self._at_server.pop(answer.id, None)
-        if request_id is None:
-            # In the first session it is for the server to ignore.
-            return None if self._replaces else value
-        return value if request_id == answer.id else value._replace(message=answer._replace(id=request_id))
-
-
-# The requests of a host that have no reply yet, in a session that may be opened again.
-
-MAX_WAITING: Final = 256
-"""Requests that wait for a session."""
-
-
-class SentRequest(NamedTuple):
-    """A request that is at the server.
-
-    Attributes:
-        session: the number of the session that it was sent in.
-        is_repeat: it has waited for a session, and does so no second time.
-    """
-
-    envelope: Envelope[Sent]
-    session: int
-    is_repeat: bool
-
-
-class SentRequests:
-    """Those that are at the server, and those that wait for a session.
-
-    Args:
-        memory: knows which requests may be sent again.
-        fail: answers a request with an error, with this text.
-        gone: returns the error for requests that the server does not answer any more, for a reason.
-    """
+    can_reopen = True
 
     def __init__(
-        self, memory: SessionMemory, fail: Callable[[RequestId, str], None], gone: Callable[[str], str]
+        self, session: ClientSession, options: ClientOptions, memory: SessionMemory, end: Callable[[str], None]
     ) -> None:
-        self._memory, self._fail, self._gone = memory, fail, gone
-        self._sent: dict[RequestId, SentRequest] = {}
-        self._waiting: dict[RequestId, Envelope[Sent]] = {}
+        super().__init__(session, options)
+        self._memory, self._end = memory, end
 
-    @property
-    def are_waiting(self) -> bool:
-        """Whether some wait."""
-        return bool(self._waiting)
+    async def reopen(self) -> None:
+        """Open a session as the host has done; the host cannot agree to another revision, and is left then.
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no more may wait."""
-        return len(self._waiting) >= MAX_WAITING
-
-    def add_sent(self, request_id: RequestId, envelope: Envelope[Sent], session: int) -> None:
-        """Note a request that is sent now."""
-        self._sent[request_id] = SentRequest(envelope, session, is_repeat=False)
-
-    def add_waiting(self, request_id: RequestId, envelope: Envelope[Sent]) -> None:
-        """Let a request wait for a session."""
-        self._waiting[request_id] = envelope
-
-    def take(self, request_id: RequestId) -> SentRequest | None:
-        """Remove a request that is at the server, and return it; None if it is not."""
-        return self._sent.pop(request_id, None)
-
-    def cancel(self, request_id: RequestId) -> None:
-        """Forget a request that the host no longer wants."""
-        self._sent.pop(request_id, None)
-        self._waiting.pop(request_id, None)
-
-    def take_waiting(self, session: int) -> list[Envelope[Sent]]:
-        """Return the requests that wait; they are sent now, in this session."""
-        waiting, self._waiting = self._waiting, {}
-        for request_id, envelope in waiting.items():
-            self._sent[request_id] = SentRequest(envelope, session, is_repeat=True)
-        return list(waiting.values())
-
-    def fail_waiting(self, why: str) -> None:
-        """Answer what waits with an error."""
-        waiting, self._waiting = self._waiting, {}
-        for request_id in waiting:
-            self._fail(request_id, why)
-
-    def lose_all(self, why: str) -> None:
-        """Let what is at the server wait for the next session if it may be sent again, and answer the rest with an error."""
-        sent, self._sent = self._sent, {}
-        for request_id, lost in sent.items():
-            self.lose(request_id, lost, why)
-
-    def lose(self, request_id: RequestId, lost: SentRequest, why: str, *, was_ignored: bool = False) -> None:
-        """Do the same for one request.
-
-        Args:
-            was_ignored: the server did nothing for it.
+        Raises:
+            RemoteProtocolError: the server has come back with another revision.
+            PeerError, RequestTimeout, Disconnected: it did not open the session.
         """
-        request = lost.envelope.message
-        # For type checkers: nothing else is added.
-        assert isinstance(request, Request)
-        if not lost.is_repeat and (was_ignored or self._memory.is_repeatable(request)):
-            self._waiting[request_id] = lost.envelope
-            return
-        unknown = "" if was_ignored or request.method != "tools/call" else ". The tool may or may not have run"
-        self._fail(request_id, f"{self._gone(why)}{unknown}")
+        params = UnknownParams.model_validate(self._memory.handshake)
+        opening = self.session.forward("initialize", params, ignore_notification)
+        result = await run_with_timeout(ASK_AGAIN_SECONDS, "the handshake", opening.result)
+        version = result.get("protocolVersion")
+        if version != self._memory.version:
+            why = f"it has come back with the revision {version!r:.40}, and the host speaks {self._memory.version}"
+            self._end(why)
+            raise RemoteProtocolError(why)
+
+    def make_listeners(self, link: Requester, on_change: OnChange) -> Listeners:  # noqa: ARG002
+        return self._memory

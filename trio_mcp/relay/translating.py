@@ -109,7 +109,6 @@ class WatchedChannel(MessageChannel):
 
     Args:
         reader: the channel of the host, if it has only one: while it is full, nothing is read.
-        keeps_requests: what is lost is for the link to know: the next request opens another connection.
 
     Attributes:
         lost: set when nothing more comes.
@@ -132,10 +131,6 @@ class WatchedChannel(MessageChannel):
     def is_private(self) -> bool:
         """Whether it leads to a process, or a server in this one, that serves nothing else."""
         return self.in_process or self.network == OVER_PIPE
-
-    def use(self, channel: MessageChannel) -> None:
-        """Use another channel of the same connection from now on."""
-        self._channel = channel
 
     async def read_early(self, scope: trio.CancelScope) -> None:
         """Read what comes before the server has got anything, until the connection ends; then cancel the scope."""
