@@ -23,12 +23,17 @@ def floors() -> list[list[str]]:
     return [re.findall(r"[\w.]+", layer) for layer in reversed(contract["layers"])]
 
 
+def source_of(name: str) -> Path:
+    """Return the file of a package or module."""
+    base = ROOT / "transports" if name.startswith("trio_mcp_transports") else ROOT
+    path = base.joinpath(*name.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
 def purpose(name: str) -> str:
     """Return the first sentence of the docstring of a package or module."""
-    base = ROOT / "transports" if name == "trio_mcp_transports" else ROOT
-    path = base.joinpath(*name.split("."))
-    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    text = " ".join((ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").split())
+    source = source_of(name).read_text(encoding="utf-8")
+    text = " ".join((ast.get_docstring(ast.parse(source)) or "").split())
     sentence = SENTENCE.match(text)
     assert sentence is not None, f"{name} has no docstring"
     return sentence[0].rstrip(".")

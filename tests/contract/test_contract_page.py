@@ -13,7 +13,7 @@ from pages import Names, Page
 from serving import ROOT
 
 from trio_mcp.testing import contract
-from trio_mcp.testing.contract import MODERN, Case, Trait, cases_of
+from trio_mcp.testing.contract import MODERN, Case, cases_of
 from trio_mcp.testing.contract.rules import _RULES
 from trio_mcp.testing.contract.table import GROUPS
 
@@ -73,10 +73,6 @@ def test_the_test_module_of_the_page_has_every_case_of_its_transport() -> None:
 
 def test_the_tables_are_those_of_the_rules() -> None:
     assert with_tables(PAGE.text) == PAGE.text, "run `python tests/contract/page.py`"
-
-
-def test_the_page_names_every_trait() -> None:
-    assert set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE.text, re.MULTILINE)) == {trait.name for trait in Trait}
 
 
 def test_every_rule_is_in_a_group_that_the_tables_show() -> None:
