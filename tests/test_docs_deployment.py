@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import fields
@@ -17,6 +18,8 @@ from trio.testing import MockClock
 
 from trio_mcp import HttpOptions
 from trio_mcp.errors import ProtocolError
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.stores.opening import MAKE_A_KEY
 from trio_mcp_transports.http import asgi_app
 
 PAGE = Page("deployment")
@@ -88,3 +91,12 @@ def test_the_record_of_the_page_is_one_line_of_json() -> None:
     (line,) = PAGE.text.partition("```json\n")[2].partition("\n```")[0].splitlines()
     record: Mapping[str, Any] = json.loads(line)
     assert record["call"]["outcome"] == "ok"
+
+
+def test_the_key_of_the_page_is_a_key() -> None:
+    assert MAKE_A_KEY in PAGE.text
+    command = re.search(r'python -c "(.*)"', MAKE_A_KEY)
+    assert command is not None
+    said: list[str] = []
+    exec(command[1], {"print": said.append})
+    KeyRing.parse(said[0])

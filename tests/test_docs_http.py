@@ -12,6 +12,7 @@ from pages import Names, Page
 from trio.testing import MockClock
 
 from trio_mcp.errors import ProtocolError
+from trio_mcp.http import HttpLimits
 from trio_mcp_transports.http import asgi_app
 
 
@@ -64,3 +65,7 @@ async def test_a_caller_has_the_scopes_that_the_page_gives_it() -> None:
     assert (sorted(bob.scopes), sorted(alice.scopes)) == (["notes:read"], ["notes:read", "notes:write"])
     assert [names["is_editor"](caller) for caller in (None, bob, alice)] == [False, False, True]
     assert alice.claims == {"team": "blue"}
+
+
+def test_the_page_says_how_often_open_streams_are_checked_again() -> None:
+    assert f"every `HttpLimits.recheck_seconds` ({HttpLimits().recheck_seconds:g})" in Page("http").prose

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +78,6 @@ async def test_the_store_of_the_page_keeps_what_is_too_large_to_travel(tmp_path:
         assert await talk.text(talk.leg("order", {"amount": 5}, **retry)) == "receipt 1, accept"
     assert names["ledger"] == ["charged 5"]
     assert await store.get("unheard of") is None
-
-
-def test_the_command_of_the_page_makes_a_key() -> None:
-    (command,) = re.findall(r"```console\n\$ python (.*)\n```", PAGE.text)
-    made = subprocess.run(
-        [sys.executable, *shlex.split(command)], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert repr(KeyRing.parse(made.stdout)) == "<KeyRing: 1 key>"
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:

@@ -1,8 +1,7 @@
-"""docs/stores.md: its programs work, and what it says of files and keys is so."""
+"""docs/stores.md: its programs work, and what it says of files is so."""
 
 from __future__ import annotations
 
-import re
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ import pytest
 from pages import Names, Page
 
 from trio_mcp.base.shared_limits import STORED_RECORDS
-from trio_mcp.protocol.sealing.request_state import KeyRing, to_base64url
-from trio_mcp.stores import opening
+from trio_mcp.protocol.sealing.request_state import to_base64url
 from trio_mcp.stores.sealed import SECONDS
 from trio_mcp.stores.sqlite import SWEEP_SECONDS
 from trio_mcp.stores.sqlite_schema import BUSY_SECONDS, CHECKED_BYTES
@@ -44,15 +42,6 @@ def test_the_store_of_the_page_keeps_the_contract(page: Names, tmp_path: Path) -
     cases = next(mark.args[1] for mark in page["test_contract"].pytestmark)
     assert len(cases) == len([rule for rule in all_store_rules() if not rule.needs])
     page["test_contract"](cases[0], tmp_path)
-
-
-def test_the_key_of_the_page_is_a_key(page: Names) -> None:
-    assert opening.MAKE_A_KEY in PAGE.text
-    command = re.search(r'python -c "(.*)"', opening.MAKE_A_KEY)
-    assert command is not None
-    said: list[str] = []
-    exec(command[1], {"print": said.append})
-    KeyRing.parse(said[0])
 
 
 async def test_the_limits_of_the_page_are_those_of_the_code() -> None:

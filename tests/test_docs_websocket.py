@@ -58,6 +58,5 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     assert said("messages from a client that does not read its answers") == f"those of one read, {MAX_RECV // 1024} KiB"
     assert said("messages that wait for a slow receiver in our client") == f"{INBOX}, or one `max_message`"
     assert said("what a server may send before our client's connection is open") == f"{MAX_HANDSHAKE // 1024} KiB"
-    assert f"every `HttpLimits.recheck_seconds` ({limits['recheck_seconds']:g})" in PAGE.prose
     defaults = [f"`{name}` ({options[name]:g}" for name in ("connect_timeout", "write_deadline", "ping_interval")]
     assert [each for each in defaults if each not in PAGE.prose] == []
