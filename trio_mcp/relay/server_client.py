@@ -59,6 +59,14 @@ def ignore(_call: Call) -> None:
     pass
 
 
+def of_client(host: ClientCapabilities) -> ClientCapabilities:
+    """Return what a proxy declares to its server for a host."""
+    # It follows tasks for the host, whose revision has other ones or none.
+    return ClientCapabilities(
+        roots=host.roots, sampling=host.sampling, elicitation=host.elicitation, extensions={TASKS_EXTENSION: {}}
+    )
+
+
 class ServerClient:
     """The client of the server for one host, or for several hosts that are indistinguishable.
 
@@ -101,16 +109,7 @@ class ServerClient:
         self._subscribed = trio.Event()
         options = ClientOptions(
             info=info or Implementation(name="unnamed", version="0"),
-            handlers=ForwardedQuestions(
-                declared=ClientCapabilities(
-                    roots=declared.roots,
-                    sampling=declared.sampling,
-                    elicitation=declared.elicitation,
-                    # This client follows tasks for the host, whose revision has other ones or none.
-                    extensions={TASKS_EXTENSION: {}},
-                ),
-                questions=questions,
-            ),
+            handlers=ForwardedQuestions(declared=of_client(declared), questions=questions),
             on_log=self.on_log,
             on_change=self.on_change,
             log_level="debug",

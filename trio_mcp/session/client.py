@@ -198,19 +198,12 @@ class ClientSession:
         if idle < math.inf:
             on_progress = timer = IdleTimeout(idle, on_progress, lambda: len(self._server_requests) > 0)
         # Not the id of the request: the token is part of its params, which are encoded before the connection assigns the id.
-        notifications = self.notifications
-        token = notifications.new_token()
-        operation = None
-        if self.telemetry is not None:
-            version, network = self.terms.codec.revision.name, self._channel.network
-            operation = self.telemetry.sending(method, params, version, network)
+        token = self.notifications.new_token()
+        operation = self._observed(method, params)
         params = self._with_request_meta(params, None if on_progress is None else token, operation)
         request = self.connection.new_request(method, params, self.terms.codec)
         slot = self._mailbox.open(str(request.id), Model, None if timer is None else timer.settled.set)
-        if on_progress is not None:
-            notifications.progress[token] = on_progress
-        if on_notification is not None:
-            notifications.streams[str(request.id)] = on_notification
+        self.notifications.register(request.id, token, on_notification, on_progress)
         # Posted last: no report and no answer may come before what waits for it is registered.
         self._post(request, params, headers)
         answered = False
@@ -232,15 +225,12 @@ class ClientSession:
                 operation.raised(error)
             raise
         finally:
-            notifications.progress.pop(token, None)
-            notifications.streams.pop(str(request.id), None)
+            self.notifications.forget(request.id, token)
             # Also after an error of the server: withdrawing a request that is answered sends nothing.
             if not answered:
                 self._withdraw(request.id, slot, params)
-                if operation is not None:
-                    operation.unanswered(RequestTimeout)
             if operation is not None:
-                operation.end()
+                operation.end(missing=None if answered else RequestTimeout)
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 
     def forward(
@@ -337,6 +327,12 @@ class ClientSession:
             # This was the only reader of the outbox: the reader may wait for room in it.
             self._outbox.take_nowait()
             self._written.set()
+
+    def _observed(self, method: str, params: RequestParams) -> Operation | None:
+        """Return what observes a request that is about to be sent; None without telemetry."""
+        if self.telemetry is None:
+            return None
+        return self.telemetry.sending(method, params, self.terms.codec.revision.name, self._channel.network)
 
     def _with_request_meta(
         self, params: RequestParams, token: int | None, operation: Operation | None

@@ -187,10 +187,7 @@ class Service:
             lambda: self.tasks,
         )
         if options.telemetry:
-            self.calls.telemetry = telemetry.open_telemetry(content=options.telemetry_content, process=self.calls.node)
-        if self.calls.telemetry is not None:
-            telemetry.observe(self, self.identity.name, session.observing.readings_of)
-            self.time_store(self.calls.telemetry)
+            self._open_telemetry()
         if channel is not None:
             self.calls.raised, self.calls.in_process = channel.raised, channel.in_process
             self.calls.one_client = channel.one_client
@@ -204,6 +201,15 @@ class Service:
         self.takes_plain = isinstance(self.routes.get(PLAIN_METHOD), PlainRoute) and not is_seen
         self.subscriptions.followers = tuple(offers.followers)
         self.declare(offers.capabilities)
+
+    def _open_telemetry(self) -> None:
+        """Make spans and metrics, if the program uses OpenTelemetry."""
+        observed = telemetry.open_telemetry(content=self.options.telemetry_content, process=self.calls.node)
+        if observed is None:
+            return
+        self.calls.telemetry = observed
+        telemetry.observe(self, self.identity.name, session.observing.readings_of)
+        self.time_store(observed)
 
     def time_store(self, observed: telemetry.Telemetry) -> None:
         """Record how long the store takes; of one in memory nothing is recorded."""

@@ -204,11 +204,6 @@ class Operation:
         else:
             self.attributes[ERROR_TYPE] = type(error).__qualname__
 
-    def unanswered(self, expected: type[Exception]) -> None:
-        """Note that there is no result; the reason is this exception, unless one was noted before."""
-        if ERROR_TYPE not in self.attributes and "trio_mcp.cancelled" not in self.details:
-            self.attributes[ERROR_TYPE] = expected.__qualname__
-
     def _note_error(self, error: ErrorDetail) -> None:
         self.attributes |= status_of(error, is_server=self._role is SERVES)
         method = str(self.attributes.get(METHOD, ""))
@@ -220,14 +215,17 @@ class Operation:
             self.attributes[NAMED[method]] = OTHER
             self.name = f"{method} {OTHER}"
 
-    def end(self, details: Mapping[str, Value] | None = None) -> None:
+    def end(self, details: Mapping[str, Value] | None = None, *, missing: type[Exception] | None = None) -> None:
         """End the span, and record the duration, once.
 
         Args:
             details: more attributes of the span.
+            missing: why there is no result, unless a reason was noted before.
         """
         if self._ended is not None:
             return
+        if missing is not None and ERROR_TYPE not in self.attributes and "trio_mcp.cancelled" not in self.details:
+            self.attributes[ERROR_TYPE] = missing.__qualname__
         self._ended = time.perf_counter()
         owner = self._telemetry
         self.start(attach=False)

@@ -240,14 +240,16 @@ def command_line(
         with http_errors():
             return serve_with_workers(targets, workers, http, sse=sse)
     # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
-    given = {
+    options = {
+        **http,
         "root_path": root_path,
         "trusted_proxies": trusted_proxies,
         "metrics": Metrics(token=os.environ.get(METRICS_VARIABLE) or None) if metrics else None,
         "access_log": access_log or None,
         "sessions": False if no_sessions else None,
+        "sse_path": "/sse" if sse else None,
+        "tls": tls_of(certfile, keyfile),
     }
-    options = {**http, **given, "sse_path": "/sse" if sse else None, "tls": tls_of(certfile, keyfile)}
     if workplace is not None:
         options["announce"] = workplace.announces
     by_path = paths_of(targets)
@@ -258,13 +260,7 @@ def command_line(
         if by_path:
             check_one_resource(resource)
             return serve_by_path(by_path, dict(headers), options, debug=debug)
-        server = read_target(targets[0])
-        if not isinstance(server, PythonTarget):
-            # The client is loaded only for this.
-            return int(import_module("..targets.passing", __package__).pass_on("http", server, dict(headers), options))
-        with lifespan_errors(server.source):
-            load_python(server, tell_errors=debug).run("http", **options)
-    return 0
+        return serve_one(read_target(targets[0]), dict(headers), options, debug=debug)
 
 
 def use_store(given: str | None, servers: int) -> None:
@@ -325,6 +321,16 @@ def paths_of(targets: Sequence[str]) -> dict[str, str]:
             raise CommandError(f"{match['path']} is the path of two servers")
         by_path[match["path"]] = match["target"]
     return by_path
+
+
+def serve_one(target: Target, headers: Mapping[str, str], options: Mapping[str, object], *, debug: bool) -> int:
+    """Serve one server until a signal comes."""
+    if not isinstance(target, PythonTarget):
+        # The client is loaded only for this.
+        return int(import_module("..targets.passing", __package__).pass_on("http", target, headers, options))
+    with lifespan_errors(target.source):
+        load_python(target, tell_errors=debug).run("http", **options)
+    return 0
 
 
 def serve_by_path(

@@ -127,22 +127,24 @@ class McpApp(ServedApp):
         self._running: AppState | None = None
         self._elsewhere: link.elsewhere.Elsewhere | None = None
         """Passes on what other workers have; None in a process that is no worker."""
-        self._routes: dict[str, Mapping[str, Route]] = {}
+        if self._paths.streamable is not None:
+            self._main_path = self._paths.streamable
+        self._routes = self._endpoints()
+
+    def _endpoints(self) -> dict[str, Mapping[str, Route]]:
+        """Return what serves each verb at each path of MCP."""
+        found: dict[str, Mapping[str, Route]] = {}
         paths = self._paths
         if paths.streamable is not None:
-            self._main_path = paths.streamable
-            of_sessions: dict[str, Route] = {
-                "GET": self._get,
-                "DELETE": self._delete,
-            }
-            self._routes[paths.streamable] = {"POST": self._post, **(of_sessions if options.sessions else {})}
+            of_sessions: dict[str, Route] = {"GET": self._get, "DELETE": self._delete}
+            found[paths.streamable] = {"POST": self._post, **(of_sessions if self.options.sessions else {})}
         if paths.sse is not None:
-            self._routes[paths.sse] = {"GET": lambda running, incoming: running.sse.get(incoming)}
-            self._routes[paths.messages] = {"POST": lambda running, incoming: running.sse.post(incoming)}
+            found[paths.sse] = {"GET": lambda running, incoming: running.sse.get(incoming)}
+            found[paths.messages] = {"POST": lambda running, incoming: running.sse.post(incoming)}
         # Answered and not redirected: clients follow no redirect with a body. A custom route at that path stays.
-        taken = self._routes.keys() | {route.whole_path for route in options.routes}
-        twins = {other_spelling(path): verbs for path, verbs in self._routes.items()}
-        self._routes |= {path: verbs for path, verbs in twins.items() if path not in taken}
+        taken = found.keys() | {route.whole_path for route in self.options.routes}
+        twins = {other_spelling(path): verbs for path, verbs in found.items()}
+        return {**found, **{path: verbs for path, verbs in twins.items() if path not in taken}}
 
     async def hand_over(self, terms: HandOver, connections: Sized) -> None:
         """Let the calls end, also those that wait for an answer, while another process serves everything else.
@@ -246,13 +248,7 @@ class McpApp(ServedApp):
         if self.options.access_log:
             check_shown()
         try:
-            if self.authentication is None:
-                # Again, since something may have been mounted meanwhile.
-                open_access.check_open(self.server)
-                open_access.warn_unusable(self.server)
-                self.unknown = await open_access.check_open_commands(self.server)
-            else:
-                open_access.check_required(self.server, self.authentication.required)
+            await self._check_access()
             async with (
                 in_residence(self.residence),
                 self.server.open_service() as service,
@@ -290,6 +286,15 @@ class McpApp(ServedApp):
         except Exception as error:
             self.failure = error
             raise
+
+    async def _check_access(self) -> None:
+        """Check again whether callers have to be authenticated: something may have been mounted meanwhile."""
+        if self.authentication is not None:
+            open_access.check_required(self.server, self.authentication.required)
+            return
+        open_access.check_open(self.server)
+        open_access.warn_unusable(self.server)
+        self.unknown = await open_access.check_open_commands(self.server)
 
     def _legacy_endpoint(self, service: Service, nursery: trio.Nursery) -> LegacyEndpoint:
         if self.options.sessions:
