@@ -21,6 +21,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # What `make test` runs.
 IN_MEMORY := --ignore=tests/wires --ignore=tests/long --ignore=tests/packages -m 'not wires and not long'
 
+# What `make test-wires` runs: a folder, and the files elsewhere in which a test has the mark.
+ON_WIRES = tests/wires $(shell grep -rl --include='test_*.py' 'pytest.mark.wires' tests) -m 'wires and not long'
+
 # How long `make fuzz` tries new messages; both roles share it.
 FUZZ_SECONDS ?= 120
 
@@ -56,7 +59,7 @@ pythons: | $(BIN)/python  ## make the Debian of `make test-pythons`, and install
 	$(BIN)/python tests/pythons/run.py --version
 
 test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real processes and with other peers
-	$(BIN)/python -m pytest $(WIRES_FLAGS) tests/wires -m 'not long'
+	$(BIN)/python -m pytest $(WIRES_FLAGS) $(ON_WIRES)
 
 packages: $(STAMPS)/dev  ## build the wheel and the sdist, install each, and run it without the checkout (needs a package index)
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/packages
