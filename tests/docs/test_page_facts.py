@@ -193,6 +193,7 @@ FACTS = {
         f"| `max_result_bytes` | {SEARCH.max_result_bytes:,} |",
         f"| `{SEARCH.search_name}`, `{SEARCH.call_name}` |",
     ],
+    "http": [f"every `HttpLimits.recheck_seconds` ({HTTP.recheck_seconds:g})"],
     "websocket": [
         f"| a message to the server | {HTTP.body // MIB} MiB |",
         f"| a message to our client | {WEBSOCKET['max_message'] // MIB} MiB |",
@@ -204,7 +205,6 @@ FACTS = {
         f"| messages from a client that does not read its answers | those of one read, {MAX_RECV // KIB} KiB |",
         f"| messages that wait for a slow receiver in our client | {INBOX}, or one `max_message` |",
         f"| what a server may send before our client's connection is open | {MAX_HANDSHAKE // KIB} KiB |",
-        f"every `HttpLimits.recheck_seconds` ({HTTP.recheck_seconds:g})",
         *(f"`{name}` ({WEBSOCKET[name]:g}" for name in ("connect_timeout", "write_deadline", "ping_interval")),
     ],
 }
