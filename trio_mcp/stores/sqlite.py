@@ -33,8 +33,8 @@ SWEEP_ROWS: Final = 500
 """Rows that are written after which it is searched at once: otherwise a file that is written fast would grow until it is time."""
 CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
 """Bytes in the write-ahead log, about, after which they are moved into the file."""
-ROW_BYTES: Final = 16 * 1024
-"""Bytes that a row takes there beside its value, about."""
+ROW_BYTES: Final = 5 * 1024
+"""Bytes that a row takes there beside its value, of many in one transaction; alone it takes 16 KiB."""
 MOST_AT_ONCE: Final = 100
 """Look-ups of one turn of the thread: the next ones should not wait long for it."""
 CLOSE_SECONDS: Final = 10.0
