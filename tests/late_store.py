@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from random import Random
 from typing import Final, NamedTuple
 
 import trio
@@ -26,11 +25,6 @@ Lateness = Callable[[Sequence[Change]], float | None]
 
 def in_time(_changes: Sequence[Change]) -> None:
     """Make every write at once."""
-
-
-def always_late(random: Random) -> Lateness:
-    """Let every write time out, and be made 0 to 10 seconds later."""
-    return lambda _changes: random.uniform(0, MOST_LATE)
 
 
 class LateWrite(NamedTuple):

@@ -3,8 +3,7 @@
     effects_server.py DIRECTORY          over stdio
     effects_server.py http PORT          over HTTP and WebSocket, or over `WIRE`; the directory is in the environment
 
-With keys in the environment, its store is a file in the directory. With `LATE` there too, its writes are late as long as a file
-`late` is there (`late_sqlite.py`). A file `die PLACE` there lets the process die at that place,
+With keys in the environment, its store is a file in the directory. A file `die PLACE` there lets the process die at that place,
 and `die at NUMBER` before that message, of those that it receives and sends.
 """
 
@@ -13,11 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
-
-import trio
-from late_sqlite import open_late_sqlite
 
 from trio_mcp import Context, Server, ServiceOptions
 from trio_mcp.runtime import Outbox
@@ -27,7 +22,6 @@ from trio_mcp.types import ToolAnnotations
 OVER_HTTP = sys.argv[1] == "http"
 HOME = Path(os.environ["EFFECTS"] if OVER_HTTP else sys.argv[1])
 
-IS_LATE = "LATE" in os.environ
 options = ServiceOptions(store=str(HOME / "state.db")) if "TRIO_MCP_KEYS" in os.environ else ServiceOptions()
 server = Server("effects", version="1", options=options)
 
@@ -134,19 +128,7 @@ for found in HOME.glob("die at *"):
     fuse.light(Outbox, "post")
     fuse.light(Outbox, "send")
 
-
-async def serve_late() -> None:
-    async with open_late_sqlite(HOME / "state.db", HOME / "late") as store:
-        server.options = replace(options, store=store)
-        if OVER_HTTP:
-            await server.serve(os.environ.get("WIRE", "http"), port=int(sys.argv[2]))
-        else:
-            await server.serve("stdio")
-
-
-if IS_LATE:
-    trio.run(serve_late)
-elif OVER_HTTP:
+if OVER_HTTP:
     server.run(os.environ.get("WIRE", "http"), port=int(sys.argv[2]))
 else:
     server.run()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from late_calls import assert_once, ended, new_key
-from test_durable_repeats import check_late, connected, effects
+from test_durable_repeats import connected, effects
 
-from trio_mcp import Client, PeerError, ToolResult
+from trio_mcp import PeerError, ToolResult
 from trio_mcp.client import ClientTask
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
@@ -23,16 +22,11 @@ CALLS = [(wire, mode) for wire in ("stdio", "ws", "http") for mode in (NEWEST_LE
 TASKS = [("stdio", MODERN), ("ws", MODERN), ("http", MODERN), ("http", NEWEST_LEGACY)]
 
 
-async def died(home: Path, wire: str, mode: str, number: int, *, as_task: bool, in_time: int | None = None) -> bool:
+async def died(home: Path, wire: str, mode: str, number: int, *, as_task: bool) -> bool:
     """Have the conversation with a server that dies before that message; return whether it got so far."""
     deadly = home / f"die at {number}"
-    async with connected(home, wire, mode, in_time) as client:
-        if in_time is not None:
-            if as_task:
-                await check_late_task(home, client)
-            else:
-                await check_late(client, home, "act_and_ask", "a")
-        elif as_task:
+    async with connected(home, wire, mode) as client:
+        if as_task:
             await finished(home, await client.start_tool("report", {"what": "a"}))
         else:
             assert (await client.call_tool("act_and_ask", {"what": "a"})).data == "a accept"
@@ -51,33 +45,13 @@ async def finished(home: Path, task: ClientTask[ToolResult]) -> None:
         assert effects(home) == ["a 1", "a 2"]
 
 
-def names_cause(error: PeerError) -> None:
-    """Check that a task that failed names the store, or the step that may have run."""
-    assert "store" in str(error) or "'" in str(error), error
-
-
-async def check_late_task(home: Path, client: Client) -> None:
-    meta = new_key()
-    task = await ended(home, lambda: client.start_tool("report", {"what": "a"}, meta=meta))
-    if task is not None:
-        try:
-            result = await task.result()
-        except PeerError as error:
-            names_cause(error)
-        else:
-            assert result.is_error or effects(home) == ["a 1", "a 2"]
-    assert_once(effects(home))
-
-
-async def killed_before_each(
-    home: Path, wire: str, mode: str, first: int, stride: int, *, as_task: bool, in_time: int | None = None
-) -> int:
+async def killed_before_each(home: Path, wire: str, mode: str, first: int, stride: int, *, as_task: bool) -> int:
     """Kill before every message from the first on; return how many processes died."""
     for count, number in enumerate(range(first, MOST, stride)):
         place = home / str(number)
         place.mkdir()
         (place / f"die at {number}").touch()
-        if not await died(place, wire, mode, number, as_task=as_task, in_time=in_time):
+        if not await died(place, wire, mode, number, as_task=as_task):
             return count
     raise AssertionError(f"a conversation of {MOST} messages")
 
@@ -92,25 +66,6 @@ async def test_a_call_finishes_whichever_message_its_server_dies_before(tmp_path
 async def test_a_task_finishes_whichever_message_its_server_dies_before(tmp_path: Path, wire: str, mode: str) -> None:
     first = 1 + TASKS.index((wire, mode)) % STRIDE
     assert await killed_before_each(tmp_path, wire, mode, first, STRIDE, as_task=True) >= 1
-
-
-@pytest.mark.parametrize(
-    ("wire", "mode", "as_task", "in_time"),
-    [
-        ("stdio", MODERN, False, 1),
-        ("stdio", MODERN, True, 0),
-        ("stdio", MODERN, True, 2),
-        ("ws", MODERN, False, 2),
-        ("ws", MODERN, True, 1),
-        ("http", NEWEST_LEGACY, False, 3),
-    ],
-)
-async def test_no_effect_happens_twice_where_the_store_is_late_and_the_server_dies(
-    tmp_path: Path, wire: str, mode: str, as_task: bool, in_time: int
-) -> None:
-    # The first messages over HTTP are those of a store that is not late yet.
-    first = 8 if wire == "http" else 1 + in_time
-    assert await killed_before_each(tmp_path, wire, mode, first, 8, as_task=as_task, in_time=in_time) >= 1
 
 
 @pytest.mark.long
