@@ -133,12 +133,15 @@ async def test_when_the_repeat_goes_its_call_serves_the_request_before_it_again(
         assert await player.text() == "run 1"
 
 
-async def test_a_call_that_was_cancelled_with_its_client_is_lost_and_never_runs_again(era: type[Legacy]) -> None:
+@pytest.mark.parametrize("goes", [Talk.cancel, lambda talk, sent: talk.session.disconnect(talk.listeners[sent])])
+async def test_a_call_that_was_cancelled_with_its_client_is_lost_and_never_runs_again(
+    era: type[Legacy], goes: Any
+) -> None:
     runs = Runs()
     async with play(runs.server(), era) as player:
         first = await player.call("wait", meta=KEY)
         await wait_all_tasks_blocked()
-        player.talk.session.disconnect(player.talk.listeners[first])
+        goes(player.talk, first)
         # Also while it is being cancelled.
         for _ in range(2):
             other = await connection(player, era)
@@ -163,17 +166,6 @@ async def test_a_lost_call_runs_again_if_its_tool_says_that_this_does_no_harm(er
             assert await other.text(again) == "run 2"
             # The repeat counts from now on, not the call that was lost.
             assert await other.text(send(other, era, "wait")) == "run 2"
-
-
-async def test_a_cancel_of_the_client_is_kept_too(era: type[Legacy]) -> None:
-    runs = Runs()
-    async with play(runs.server(), era) as player:
-        first = await player.call("wait", meta=KEY)
-        await wait_all_tasks_blocked()
-        player.talk.cancel(first)
-        await wait_all_tasks_blocked()
-        await player.call("wait", meta=KEY)
-        assert is_lost(await player.error())
 
 
 async def test_the_outcome_is_kept_for_the_grace_and_the_key_for_ten_minutes_more(
@@ -531,26 +523,6 @@ async def test_nothing_is_left_at_the_end(era: type[Legacy]) -> None:
         await wait_all_tasks_blocked()
         player.talk.outbox.account.close()
     assert memory.drawn == 0
-
-
-async def test_a_repeat_waits_while_its_task_is_created() -> None:
-    created: list[str] = []
-
-    async def report() -> str:
-        created.append("report")
-        await trio.sleep_forever()
-        return ""
-
-    server = offering()
-    server.tool(task=True)(report)
-    async with talk_to(server) as talk:
-        ids = [talk.leg("report", meta=KEY, capabilities=DECLARES) for _ in range(3)]
-        # The task is created for those that stay.
-        talk.session.disconnect(talk.listeners[ids[0]])
-        tasks = [(await talk.result(request))["taskId"] for request in ids[1:]]
-        await wait_all_tasks_blocked()
-    assert tasks[0] == tasks[1]
-    assert created == ["report"]
 
 
 async def test_a_task_that_could_not_be_created_is_created_by_a_repeat() -> None:

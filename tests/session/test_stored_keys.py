@@ -165,19 +165,6 @@ async def test_a_tool_that_does_no_harm_runs_again_and_writes_nothing(shop: Shop
     assert (shop.done, shop.disk.writes) == (["price", "price"], [])
 
 
-async def test_a_call_that_runs_in_another_process_is_waited_for(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
-    async with process(shop, era) as first, process(shop, era) as second:
-        await first.call("pay")
-        await wait_all_tasks_blocked()
-        await second.call("pay", first.node)
-        await trio.sleep(5)
-        shop.hold.set()
-        assert [await first.text(), await second.text()] == ["paid 1"] * 2
-    assert shop.done == ["pay"]
-
-
 async def test_a_call_that_runs_too_long_in_another_process_is_waited_for_in_the_next_request(
     shop: Shop, era: type[Legacy], autojump_clock: MockClock
 ) -> None:
@@ -346,17 +333,6 @@ async def test_a_store_that_fails_at_the_end_costs_the_repeat_its_outcome(shop: 
         await second.call("pay", first.node)
         assert await second.is_lost()
     assert shop.done == ["pay"]
-
-
-async def test_outcomes_over_the_limit_are_not_stored(shop: Shop, era: type[Legacy], monkeypatch: Any) -> None:
-    monkeypatch.setattr(key_store, "STORED_OUTCOMES", STORED_OUTCOMES._replace(limit=10))
-    shop.hold.set()
-    async with process(shop, era) as first:
-        await first.call("pay")
-        await first.text()
-    async with process(shop, era) as second:
-        await second.call("pay", first.node)
-        assert await second.is_lost()
 
 
 async def test_no_caller_fills_the_room_of_the_others(shop: Shop, era: type[Legacy], monkeypatch: Any) -> None:

@@ -15,7 +15,6 @@ from task_talk import ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 from trio_mcp.session import ServiceOptions
 from trio_mcp.storage import StoreError
@@ -178,52 +177,6 @@ class Shop:
         server = Server("shop", version="1", options=options)
         server.tool(resume="replay")(self.order)
         return await stack.enter_async_context(talk_to(server))
-
-
-@pytest.mark.parametrize("first", [0, 1], ids=["where it is parked", "in another one"])
-async def test_a_leg_that_is_sent_to_two_processes_runs_its_steps_in_the_first_that_begins_one(first: int) -> None:
-    shop = Shop()
-    async with AsyncExitStack() as stack:
-        talks = [await shop.process(stack) for _ in range(2)]
-        asked = await talks[0].round(talks[0].leg("order"))
-        requests: dict[int, RequestId] = {}
-        for number in (first, 1 - first):
-            requests[number] = asked.leg({asked.key: accept(value=True)}, talk=talks[number])
-            await wait_all_tasks_blocked()
-        assert shop.shipped == 1
-        refused = await talks[1 - first].error(requests[1 - first])
-        assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
-        shop.go_on.set()
-        assert await talks[first].text(requests[first]) == "shipped"
-    assert shop.shipped == 1
-
-
-class Slow(Shop):
-    """A tool that may wait before it ships."""
-
-    is_slow = True
-
-    async def order(self, ctx: Context) -> str:
-        await ctx.elicit("Sure?", bool)
-        if self.is_slow:
-            await self.go_on.wait()
-        await ctx.step("ship", self.ship)
-        return "shipped"
-
-
-async def test_a_process_that_has_claimed_a_call_keeps_it_although_it_has_begun_no_step() -> None:
-    shop = Slow()
-    async with AsyncExitStack() as stack:
-        home, other = [await shop.process(stack) for _ in range(2)]
-        asked = await home.round(home.leg("order"))
-        slow = asked.leg({asked.key: accept(value=True)}, talk=other)
-        await wait_all_tasks_blocked()
-        shop.is_slow = False
-        refused = await home.error(asked.leg({asked.key: accept(value=True)}, talk=home))
-        assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
-        shop.go_on.set()
-        assert await other.text(slow) == "shipped"
-    assert shop.shipped == 1
 
 
 class Branching(Shop):

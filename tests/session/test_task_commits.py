@@ -243,18 +243,6 @@ async def test_of_a_task_that_is_over_its_outcome_is_stored_and_nothing_else(era
         assert not disk.logs
 
 
-async def test_a_server_that_is_shut_down_leaves_its_tasks_to_the_next(era: type[LegacyTask], disk: Disk) -> None:
-    work = Work()
-    async with Process(disk, work).task(era, graceful=True) as task:
-        await task.start("order")
-        await task.answer(True)
-    assert record_of(disk, task.id).outcome is None
-    async with Process(disk, work).task(era, task.id) as again:
-        await again.answer(True)
-        assert (await again.result())["content"][0]["text"] == "1 accept accept"
-    assert work.charged == 1
-
-
 async def test_a_process_that_has_lost_a_task_ends_its_work_and_leaves_the_store_alone(
     era: type[LegacyTask], disk: Disk
 ) -> None:

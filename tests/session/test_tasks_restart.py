@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,16 +76,6 @@ async def test_a_replay_does_not_take_a_status_back(era: type[LegacyTask]) -> No
     assert shown == {"second", "third"}
 
 
-async def test_a_finished_task_is_there_after_a_restart(era: type[LegacyTask]) -> None:
-    disk, work = Disk(), Work()
-    async with Process(disk, work).task(era) as task:
-        await task.start("quick")
-        await wait_all_tasks_blocked()
-    async with Process(disk, work).task(era, task.id) as again:
-        assert await again.status() == "completed"
-        assert (await again.result())["content"][0]["text"] == "done"
-
-
 async def test_a_task_that_must_not_run_again_has_failed_with_the_cause(era: type[LegacyTask]) -> None:
     disk, work = Disk(), Work()
     async with Process(disk, work, "parked").task(era) as task:
@@ -111,17 +100,6 @@ async def test_a_step_that_may_have_run_ends_the_task(
     async with Process(disk, Work()).task(era, task.id) as again:
         assert await again.status() == "failed"
         assert "'charge' may have run" in str((await again.outcome())["error"])
-
-
-async def test_only_one_of_several_processes_takes_a_task_over() -> None:
-    disk, work = Disk(), Work()
-    async with Process(disk, work).task(ModernTask) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
-    async with contextlib.AsyncExitStack() as stack:
-        for _ in range(3):
-            await stack.enter_async_context(Process(disk, work).task(ModernTask, task.id))
-    assert work.runs == 2
 
 
 @pytest.mark.parametrize("fails", ["list", "claim", "late claim", "log"])
@@ -212,16 +190,6 @@ def fail_once(store: CrashingStore, what: str) -> None:
     setattr(store, method, failing)
 
 
-async def test_a_living_process_keeps_its_tasks(era: type[LegacyTask]) -> None:
-    disk, work = Disk(), Work()
-    async with Process(disk, work).task(era) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
-        async with Process(disk, work).task(ModernTask, task.id) as elsewhere:
-            assert await elsewhere.status() == "input_required"
-        assert work.runs == 1
-
-
 async def test_a_task_is_announced_only_after_it_is_stored(era: type[LegacyTask]) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
@@ -247,25 +215,6 @@ async def test_nothing_remains_of_a_task_that_cannot_be_stored(era: type[LegacyT
         assert (len(task.talk.service.tasks), work.runs) == (1, 1)
         process.store.failing = False
         assert await task.status() == "input_required"
-
-
-async def test_an_outcome_that_cannot_be_stored_is_shown_from_memory(era: type[LegacyTask]) -> None:
-    disk, work = Disk(), Work()
-    process = Process(disk, work)
-    async with process.task(era) as task:
-        await task.start("order")
-        await task.answer(True)
-        await wait_all_tasks_blocked()
-        process.store.on_write = fail_tasks
-        await task.answer(True)
-        assert await task.status() == "completed"
-
-
-def fail_tasks(changes: Any) -> None:
-    from trio_mcp.storage import StoreError
-
-    if any(isinstance(change, Put) and change.record.kind == "task" for change in changes):
-        raise StoreError("the disk is full")
 
 
 async def test_a_poisoned_record_is_set_aside_and_the_others_go_on() -> None:

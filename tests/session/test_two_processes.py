@@ -156,16 +156,6 @@ async def test_a_replayable_call_of_a_process_that_this_store_never_had_goes_on(
         assert await second.text(yes(asked, second)) == "accept"
 
 
-async def test_a_task_of_another_store_is_lost_and_an_id_that_never_was_is_unknown() -> None:
-    work = Work()
-    first, second = Process(Disk(), work), Process(Disk(), work)
-    async with first.task(ModernTask) as task, second.task(ModernTask) as elsewhere:
-        elsewhere.id = (await task.start("order"))["taskId"]
-        assert (await elsewhere.get())["status"] == "failed"
-        elsewhere.id = "x" * len(task.id)
-        assert (await elsewhere.reply(elsewhere.about("tasks/get")))["error"]["code"] == INVALID_PARAMS
-
-
 # the result of a task of another process (2025-11-25)
 
 
@@ -409,6 +399,8 @@ async def test_of_two_processes_that_get_a_leg_the_first_runs_it(order: tuple[in
         await wait_all_tasks_blocked()
         for _ in range(2):
             assert (await second.error(yes(asked, second)))["code"] == SERVER_BUSY
+        await wait_all_tasks_blocked()
+        assert second.service.supervisor.actors == ()
         counter.go_on.set()
         assert await first.text(running) == "counted"
     assert counter.counted == 1
@@ -426,18 +418,6 @@ async def test_the_process_that_has_forgotten_its_parked_call_takes_it_over_from
         counter.go_on.set()
         assert await first.text(yes(asked, first)) == "counted"
     assert counter.counted == 2
-
-
-async def test_the_loser_keeps_nothing_of_the_call() -> None:
-    counter = Counter()
-    async with AsyncExitStack() as stack:
-        (_, first), (_, second) = [await counter.process(stack) for _ in range(2)]
-        asked = await first.round(first.leg("count"))
-        yes(asked, second)
-        await wait_all_tasks_blocked()
-        await first.error(yes(asked, first))
-        await wait_all_tasks_blocked()
-        assert first.service.supervisor.actors == ()
 
 
 async def test_a_leg_whose_client_goes_while_it_is_claimed_may_be_run_elsewhere() -> None:
@@ -471,10 +451,10 @@ async def test_an_answer_that_is_malformed_claims_nothing() -> None:
 
 @asynccontextmanager
 async def asked_at(
-    disk: Disk, work: Work, *others: Process
+    disk: Disk, work: Work, *others: Process, resume: Any = "replay"
 ) -> AsyncIterator[tuple[Process, LegacyTask, list[LegacyTask]]]:
     """Yield a process, its task, which has asked, and the same task at other processes."""
-    first = Process(disk, work)
+    first = Process(disk, work, resume)
     async with AsyncExitStack() as stack:
         task = await stack.enter_async_context(first.task(ModernTask))
         elsewhere = [await stack.enter_async_context(each.task(ModernTask)) for each in others]
@@ -495,11 +475,12 @@ async def key_of(task: LegacyTask) -> str:
     return str(key)
 
 
+@pytest.mark.parametrize("resume", ["replay", "parked"])
 async def test_a_task_is_shown_with_its_questions_and_answered_at_another_process(
-    autojump_clock: trio.testing.MockClock,
+    resume: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     disk, work = Disk(), Work()
-    async with asked_at(disk, work, Process(disk, work)) as (_, task, (elsewhere,)):
+    async with asked_at(disk, work, Process(disk, work, resume), resume=resume) as (_, task, (elsewhere,)):
         assert (await elsewhere.get())["inputRequests"] == (await task.get())["inputRequests"]
         for _ in range(2):
             await elsewhere.answer(True)
@@ -612,20 +593,6 @@ async def test_an_answer_that_is_malformed_is_rejected_where_it_comes_to(
         request = elsewhere.request("tasks/update", taskId=elsewhere.id, inputResponses={key: {"action": 1}})
         assert (await elsewhere.reply(request))["error"]["code"] == INVALID_PARAMS
         assert (await elsewhere.reply(update(elsewhere, "unknown", True)))["result"]
-    assert letters(disk) == []
-
-
-async def test_a_task_that_is_not_run_again_is_answered_at_another_process(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    disk, work = Disk(), Work()
-    first, other = Process(disk, work, "parked"), Process(disk, work, "parked")
-    async with first.task(ModernTask) as task, other.task(ModernTask) as elsewhere:
-        await task.start("order")
-        elsewhere.id = task.id
-        for _ in range(2):
-            await elsewhere.answer(True)
-        assert (await elsewhere.result())["content"][0]["text"] == "1 accept accept"
     assert letters(disk) == []
 
 
