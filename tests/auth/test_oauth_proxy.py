@@ -433,24 +433,19 @@ async def test_refused_requests_do_not_fill_the_log(program: Program, caplog: py
     assert len(caplog.records) <= 2 * SHARED_LINES
 
 
-@pytest.mark.parametrize("claims", [["x"], {"when": object()}, {"x": float("nan")}, {"x": "y" * 20_000}])
-async def test_claims_that_are_no_json_are_an_error_of_the_server(monkeypatch: pytest.MonkeyPatch, claims: Any) -> None:
+@pytest.mark.parametrize(
+    ("claims", "advice"),
+    [(["x"], ""), ({"when": object()}, ""), ({"x": float("nan")}, ""), ({"x": "y" * 7_000}, "fewer claims")],
+)
+async def test_claims_that_no_token_can_hold_are_an_error_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, claims: Any, advice: str
+) -> None:
     async def odd(user: JsonObject, token: str) -> JsonObject:
         return claims  # type: ignore[no-any-return]
 
     program = await Program.registered(World(monkeypatch, identity=odd))
     assert failure(await program.redeem(await program.code())) == (503, "temporarily_unavailable")
-
-
-async def test_claims_that_no_token_can_hold_are_an_error_of_the_server(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def everything(user: JsonObject, token: str) -> JsonObject:
-        return {"much": "x" * 7_000}
-
-    program = await Program.registered(World(monkeypatch, identity=everything))
-    assert failure(await program.redeem(await program.code())) == (503, "temporarily_unavailable")
-    assert "fewer claims" in caplog.text
+    assert advice in caplog.text
 
 
 # Registration.

@@ -43,10 +43,16 @@ async def http(mode: str, capabilities: Json = KEYED, **options: Any) -> AsyncIt
         yield client, wire, start
 
 
-def lose(exchange: Exchange) -> Json:
-    """Break a response off, and return the request."""
-    exchange.stream()
-    exchange.break_off()
+every_loss = pytest.mark.parametrize("proxy", [None, 502, 503, 504])
+
+
+def lose(exchange: Exchange, proxy: int | None = None) -> Json:
+    """Break a response off, or let a proxy lose it and answer with this status; return the request."""
+    if proxy is None:
+        exchange.stream()
+        exchange.break_off()
+    else:
+        exchange.answer(proxy, b"<html><h1>Bad Gateway</h1></html>")
     return exchange.message
 
 
@@ -102,10 +108,11 @@ async def test_later_legs_have_the_members_of_the_caller_and_no_key() -> None:
 # repeats
 
 
-async def test_a_call_whose_response_is_lost_is_repeated_with_its_key(mode: str) -> None:
+@every_loss
+async def test_a_call_whose_response_is_lost_is_repeated_with_its_key(mode: str, proxy: int | None) -> None:
     async with http(mode) as (client, wire, start):
         call = start(client.call_tool, "book", {"to": "Lisbon"}, meta={"mine": 1})
-        first = lose(await wire.post())
+        first = lose(await wire.post(), proxy)
         again = await wire.reply("tools/call", said("booked"))
         assert (await call.result()).text == "booked"
         assert meta_of(again.message)[IDEMPOTENCY_KEY] == meta_of(first)[IDEMPOTENCY_KEY]
@@ -115,14 +122,15 @@ async def test_a_call_whose_response_is_lost_is_repeated_with_its_key(mode: str)
         assert again.message["id"] != first["id"]
 
 
-async def test_a_call_is_not_repeated_if_the_server_knows_no_keys(mode: str) -> None:
+@every_loss
+async def test_a_call_is_not_repeated_if_the_server_knows_no_keys(mode: str, proxy: int | None) -> None:
     async with http(mode, OFFERS) as (client, wire, start):
         call = start(client.call_tool, "book", meta={IDEMPOTENCY_KEY: "order 7"})
-        lose(await wire.post())
+        lose(await wire.post(), proxy)
         with pytest.raises(OutcomeUnknown) as raised:
             await call.result()
         assert raised.value.tool == "book"
-        assert unnamed(str(raised.value), "book", "connection reset") == []
+        assert unnamed(str(raised.value), "book", f"HTTP {proxy}" if proxy else "connection reset") == []
         assert isinstance(raised.value, Disconnected)
         await trio.sleep(100)
         wire.nothing()
@@ -146,7 +154,8 @@ async def test_a_tool_that_was_listed_as_harmless_is_called_again_by_any_server(
             await call.result()
 
 
-async def test_what_only_reads_is_sent_again(mode: str) -> None:
+@pytest.mark.parametrize("proxy", [None, 502, 504])
+async def test_what_only_reads_is_sent_again(mode: str, proxy: int | None) -> None:
     async with http(mode, OFFERS) as (client, wire, start):
         page: Json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         for method, result, fn, args in (
@@ -156,7 +165,7 @@ async def test_what_only_reads_is_sent_again(mode: str) -> None:
             ("completion/complete", {**page, "completion": {"values": []}}, client.complete, completed()),
         ):
             call = start(fn, *args)
-            lose(await wire.post(method))
+            lose(await wire.post(method), proxy)
             await wire.reply(method, result)
             await call.result()
 
@@ -234,40 +243,6 @@ async def test_while_the_server_restarts_it_may_be_unreachable_or_busy(mode: str
         (await wire.post()).answer(502, b"bad gateway")
         await wire.reply("tools/call", said("booked"))
         assert (await call.result()).text == "booked"
-
-
-PAGE = b"<html><h1>Bad Gateway</h1></html>"
-
-
-@pytest.mark.parametrize("status", [502, 503, 504])
-async def test_a_call_whose_response_a_proxy_has_lost_is_sent_again_with_its_key(mode: str, status: int) -> None:
-    async with http(mode) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        lost = await wire.post("tools/call")
-        lost.answer(status, PAGE)
-        again = await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"
-        assert meta_of(again.message)[IDEMPOTENCY_KEY] == meta_of(lost.message)[IDEMPOTENCY_KEY]
-        assert meta_of(again.message)[REPEAT_OF] == "one"
-
-
-@pytest.mark.parametrize("status", [502, 503, 504])
-async def test_a_call_without_a_key_whose_response_a_proxy_has_lost_may_have_run(mode: str, status: int) -> None:
-    async with http(mode, OFFERS) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        (await wire.post()).answer(status, PAGE)
-        with pytest.raises(OutcomeUnknown, match=f"HTTP {status}"):
-            await call.result()
-        wire.nothing()
-
-
-@pytest.mark.parametrize("status", [502, 504])
-async def test_a_list_whose_response_a_proxy_has_lost_is_read_again(mode: str, status: int) -> None:
-    async with http(mode) as (client, wire, start):
-        listing = start(client.list_tools)
-        (await wire.post("tools/list")).answer(status, PAGE)
-        await wire.reply("tools/list", {"tools": []})
-        assert await listing.result() == []
 
 
 async def test_a_repeat_that_is_rejected_leaves_the_outcome_unknown(mode: str) -> None:

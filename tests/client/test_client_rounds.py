@@ -203,13 +203,16 @@ async def refuse_together(method: str, barrier: list[trio.Event]) -> None:
     raise PeerError(-2, f"the user refused {method}")
 
 
-async def test_questions_that_are_refused_together_raise_the_error_of_the_first_in_a_round() -> None:
+def refusing() -> Json:
     barrier: list[trio.Event] = []
-    handlers = {
+    return {
         "on_elicit": lambda _params: refuse_together("a form", barrier),
         "on_sample": lambda _params: refuse_together("a sample", barrier),
     }
-    async with calling(as_modern, handlers) as (wire, call, request):
+
+
+async def test_questions_that_are_refused_together_raise_the_error_of_the_first_in_a_round() -> None:
+    async with calling(as_modern, refusing()) as (wire, call, request):
         await wire.respond(request, interim({"q": FORM_QUESTION, "s": SAMPLE_QUESTION}))
         with pytest.raises(PeerError) as caught:
             await call.result()
@@ -220,12 +223,7 @@ async def test_questions_that_are_refused_together_raise_the_error_of_the_first_
 
 
 async def test_questions_that_are_refused_together_in_a_session_are_errors_for_the_server() -> None:
-    barrier: list[trio.Event] = []
-    handlers = {
-        "on_elicit": lambda _params: refuse_together("a form", barrier),
-        "on_sample": lambda _params: refuse_together("a sample", barrier),
-    }
-    async with calling(as_legacy, handlers) as (wire, call, request):
+    async with calling(as_legacy, refusing()) as (wire, call, request):
         await wire.send({"id": "q", **FORM_QUESTION})
         await wire.send({"id": "s", **SAMPLE_QUESTION})
         answers = [await wire.receive(), await wire.receive()]

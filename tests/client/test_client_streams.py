@@ -294,16 +294,6 @@ async def test_calls_that_lose_their_session_together_open_one_again() -> None:
         wire.nothing()
 
 
-async def test_a_second_404_is_an_error() -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "book")
-        await wire.lose()
-        (await wire.post()).answer(404)
-        with pytest.raises(SessionLost):
-            await call.result()
-        wire.nothing()
-
-
 async def test_a_404_about_the_method_is_no_lost_session() -> None:
     async with in_session() as (client, wire, start):
         call = start(client.list_prompts)
