@@ -281,13 +281,6 @@ async def test_a_file_is_never_read_in_the_event_loop(chart: Path) -> None:
         media_block(Image(chart))
 
 
-async def test_a_file_over_the_limit_is_an_error_that_names_it(tmp_path: Path) -> None:
-    path = tmp_path / "large.png"
-    with path.open("wb") as file:
-        file.truncate(MAX_FILE + 1)
-    assert unnamed(await failure_of(lambda: Image(path), name="tool"), str(MAX_FILE)) == []
-
-
 @pytest.mark.parametrize("make", [Image, Audio, File])
 def test_only_a_regular_file_is_read_and_nothing_waits_for_another(tmp_path: Path, make: Any) -> None:
     pipe = tmp_path / "pipe.png"

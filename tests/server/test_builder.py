@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -177,13 +176,6 @@ async def test_a_typed_dict_is_handed_over_as_a_dict() -> None:
         return params["name"]
 
     assert await text_of_call(tool("greet").parameters(PersonDict).execute(run), {"name": "Ann"}) == "Ann"
-
-
-async def test_a_plain_function_runs_in_a_thread() -> None:
-    def run(_params: Nothing, _ctx: Context) -> str:
-        return str(threading.current_thread() is threading.main_thread())
-
-    assert await text_of_call(tool("where").parameters(Nothing).execute(run), {}) == "False"
 
 
 @pytest.mark.parametrize("model", [Person, PersonData, PersonDict])

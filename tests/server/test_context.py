@@ -11,15 +11,14 @@ import pytest
 import trio
 from naming import naming, unnamed
 from one_tool import failure_of, success_of, talk_with
-from talk import accept, talk_to
+from talk import talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import LimitExceeded, ToolError
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.runtime import CancelReason, ThreadStatistics
-from trio_mcp.server import Context, FormError, Server, registration
-from trio_mcp.types import ModelPreferences, SamplingMessage, TextContent
+from trio_mcp.server import Context, Server, registration
 
 # steps
 
@@ -205,17 +204,6 @@ async def test_an_abandoned_thread_is_in_the_statistics_and_in_the_refusal_of_th
         gate.set()
 
 
-async def test_a_plain_function_may_use_its_context_through_trio() -> None:
-    def asks(ctx: Context) -> str:
-        answer = trio.from_thread.run(ctx.elicit, "How many?", int)
-        return f"{answer.content}"
-
-    async with talk_with(asks) as talk:
-        asked = await talk.round(talk.leg("asks"))
-        last = talk.leg("asks", state=asked.state, answers={asked.key: accept(value=3)})
-        assert await talk.text(last) == "3"
-
-
 @pytest.mark.parametrize("error", [LookupError("hunter2"), SystemExit(1), StopIteration()], ids=repr)
 async def test_what_a_plain_function_raises_is_contained(error: BaseException) -> None:
     def breaks() -> None:
@@ -273,54 +261,6 @@ async def test_the_repr_shows_the_call_and_its_deadline(autojump_clock: MockCloc
 
 
 # questions
-
-
-async def test_a_schema_that_no_form_can_have_is_rejected_before_anything_is_sent() -> None:
-    async def book(ctx: Context) -> None:
-        with pytest.raises(FormError, match="value"):
-            await ctx.elicit("Which?", dict[str, int])
-
-    await success_of(book)
-
-
-async def test_every_parameter_of_a_sample_is_forwarded() -> None:
-    async def book(ctx: Context) -> str:
-        sampled = await ctx.sample(
-            messages=[SamplingMessage(role="user", content=TextContent(text="hi"))],
-            max_tokens=7,
-            system_prompt="Be short.",
-            temperature=0.5,
-            stop_sequences=["END"],
-            model_preferences=ModelPreferences(speed_priority=1),
-            metadata={"a": 1},
-        )
-        return sampled.text
-
-    async with talk_with(book) as talk:
-        asked = await talk.round(talk.leg("book"))
-        params = asked.questions[asked.key]["params"]
-        assert params["messages"][0]["content"]["text"] == "hi"
-        expected = {
-            "maxTokens": 7,
-            "systemPrompt": "Be short.",
-            "temperature": 0.5,
-            "stopSequences": ["END"],
-            "modelPreferences": {"speedPriority": 1},
-            "metadata": {"a": 1},
-        }
-        assert expected == {name: params[name] for name in expected}
-        blocks = [{"type": "text", "text": text} for text in ("a", "b")]
-        sample = {"role": "assistant", "content": blocks, "model": "m"}
-        assert await talk.text(talk.leg("book", state=asked.state, answers={asked.key: sample})) == "ab"
-
-
-@pytest.mark.parametrize("both", [False, True], ids=["neither", "both"])
-async def test_a_sample_takes_either_a_prompt_or_messages(both: bool) -> None:
-    async def book(ctx: Context) -> None:
-        with pytest.raises(TypeError, match="either a prompt or messages"):
-            await ctx.sample("hi" if both else None, messages=[] if both else None)
-
-    await success_of(book)
 
 
 async def test_a_log_message_below_the_threshold_is_not_encoded(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ from talk import DECLINE, DISMISS, ERAS, Json, Legacy, accept, offering, play, s
 from trio.testing import MockClock
 from typing_extensions import TypedDict
 
-from trio_mcp import Client, Context, Elicit, RequestTimeout, Server, Titled, accept as user_accepts
+from trio_mcp import Context, Elicit, RequestTimeout, Server, Titled
 from trio_mcp.errors import (
     BranchElicitNotAllowed,
     CapabilityError,
@@ -23,7 +23,6 @@ from trio_mcp.errors import (
     ElicitationInvalid,
 )
 from trio_mcp.server import FormError
-from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
 both_eras = pytest.mark.parametrize("era", ERAS)
 ELICIT = "trio-mcp/elicit"
@@ -119,45 +118,6 @@ async def test_without_a_schema_the_user_only_confirms(era: type[Legacy]) -> Non
         assert (await player.question())["requestedSchema"]["properties"] == {}
         await player.answer({"action": "accept"})  # without content
         assert await player.text() == "accept"
-
-
-@pytest.mark.parametrize(
-    ("schema", "named"),
-    [
-        ([], "['low', 'high']"),
-        ([1, 2], "[1, 2]"),
-        (["a", "a"], "twice"),
-        ([["a"], ["b"]], "['a']"),
-        (Titled("Small"), "Titled('Small')"),
-        (Titled({}), "a choice"),
-        ({"type": "object"}, "'type'"),
-        (BOARD, "Board"),
-        (Board, "Board.cells"),
-    ],
-)
-async def test_a_form_that_cannot_be_is_an_error_at_once(schema: Any, named: str) -> None:
-    async def tool(ctx: Context) -> str:
-        with pytest.raises(FormError) as refused:
-            _ = ctx.elicit("?", schema)
-        assert named in str(refused.value)
-        return "refused"
-
-    async with session_with(offering(tool)) as talk:
-        assert await talk.text(talk.call("tool")) == "refused"
-
-
-@pytest.mark.parametrize("wrong", [{"reask": -1}, {"reask": "2"}, {"timeout": 0}, {"context": BOARD}])
-async def test_a_wrong_argument_is_an_error_at_once(wrong: Any) -> None:
-    async def tool(ctx: Context) -> str:
-        for method in (ctx.elicit, ctx.elicit.strict):
-            with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
-                _ = method("?", int, **wrong)
-        with pytest.raises(TypeError, match="message"):
-            _ = ctx.elicit(3, int)  # type: ignore[call-overload]
-        return "refused"
-
-    async with session_with(offering(tool)) as talk:
-        assert await talk.text(talk.call("tool")) == "refused"
 
 
 @pytest.mark.parametrize(
@@ -272,26 +232,6 @@ async def test_invalid_answers_count_as_attempts_and_the_last_one_is_raised(era:
     assert "could not be used" in asked[1]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"max_attempts": 0},
-        {"max_attempts": 101},
-        {"max_attempts": 10**9},
-        {"max_attempts": "3"},
-        {"on_decline": "again"},
-    ],
-)
-async def test_a_wrong_option_of_a_retry_is_an_error_at_once(wrong: Any) -> None:
-    async def tool(ctx: Context) -> str:
-        with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
-            _ = ctx.elicit.with_retry("?", int, **wrong)
-        return "refused"
-
-    async with session_with(offering(tool)) as talk:
-        assert await talk.text(talk.call("tool")) == "refused"
-
-
 async def test_the_timeout_is_for_all_attempts(autojump_clock: MockClock) -> None:
     async def tool(ctx: Context) -> str:
         with pytest.raises(RequestTimeout):
@@ -372,36 +312,41 @@ async def test_a_question_without_a_key_has_no_meta(era: type[Legacy]) -> None:
         assert "_meta" not in await player.question()
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
-async def test_a_client_sees_the_context(mode: str) -> None:
-    seen: list[object] = []
+NO_FORMS: list[tuple[Any, str]] = [
+    ([], "['low', 'high']"),
+    ([1, 2], "[1, 2]"),
+    (["a", "a"], "twice"),
+    ([["a"], ["b"]], "['a']"),
+    (Titled("Small"), "Titled('Small')"),
+    (Titled({}), "a choice"),
+    ({"type": "object"}, "'type'"),
+    (BOARD, "Board"),
+    (Board, "Board.cells"),
+]
+ARGUMENTS: list[Any] = [{"reask": -1}, {"reask": "2"}, {"timeout": 0}, {"context": BOARD}]
+RETRIES: list[Any] = [{"max_attempts": each} for each in (0, 101, 10**9, "3")] + [{"on_decline": "again"}]
+WRONG: list[tuple[str, tuple[Any, ...], Any, Any, object]] = [
+    *(("elicit", ("?", schema), {}, FormError, named) for schema, named in NO_FORMS),
+    *(("elicit", ("?", int), wrong, (TypeError, ValueError), next(iter(wrong))) for wrong in ARGUMENTS),
+    *(("strict", ("?", int), wrong, (TypeError, ValueError), next(iter(wrong))) for wrong in ARGUMENTS),
+    *(("with_retry", ("?", int), wrong, (TypeError, ValueError), next(iter(wrong))) for wrong in RETRIES),
+    ("elicit", (3, int), {}, TypeError, "message"),
+    ("elicit", ("?", PICK), {}, TypeError, ""),
+    ("elicit", ("?", PICK), {"context": "board"}, TypeError, ""),
+    ("elicit", ("?", PICK), {"context": {"cells": 3}}, TypeError, ""),
+    ("elicit", ("?", SEAT), {"context": BOARD}, TypeError, ""),
+    ("elicit", ("?", Elicit("other", int)), {}, LookupError, ""),
+    ("strict", ("?", Elicit("other", int)), {}, LookupError, ""),
+]
 
-    def answer(asked: ElicitRequestFormParams) -> ElicitResult:
-        seen.append((asked.meta or {})[ELICIT])
-        return user_accepts(value=1) if len(seen) == 1 else user_accepts(row=1)
 
-    with trio.fail_after(10):
-        async with Client.connect(keyed_server(), mode=mode, on_elicit=answer) as client:
-            assert (await client.call_tool("play_game")).text == "1 1"
-    assert seen[0] == {"tool": "play_game", "key": "pick", "context": {"cells": ["x", "o"]}}
-
-
-@pytest.mark.parametrize(
-    ("ask", "error"),
-    [
-        (lambda ctx: ctx.elicit("?", PICK), TypeError),
-        (lambda ctx: ctx.elicit("?", PICK, context="board"), TypeError),
-        (lambda ctx: ctx.elicit("?", PICK, context={"cells": 3}), TypeError),
-        (lambda ctx: ctx.elicit("?", SEAT, context=BOARD), TypeError),
-        (lambda ctx: ctx.elicit("?", int, context=BOARD), TypeError),
-        (lambda ctx: ctx.elicit("?", Elicit("other", int)), LookupError),
-        (lambda ctx: ctx.elicit.strict("?", Elicit("other", int)), LookupError),
-    ],
-)
-async def test_a_wrong_key_or_context_is_an_error_at_the_call(ask: Any, error: type[Exception]) -> None:
+@pytest.mark.parametrize(("method", "args", "options", "error", "named"), WRONG)
+async def test_a_wrong_question_is_an_error_at_once(
+    method: str, args: tuple[Any, ...], options: Any, error: Any, named: str
+) -> None:
     async def tool(ctx: Context) -> str:
-        with pytest.raises(error):
-            _ = ask(ctx)
+        with pytest.raises(error, match=naming(named)):
+            _ = (ctx.elicit if method == "elicit" else getattr(ctx.elicit, method))(*args, **options)
         return "refused"
 
     server = Server("keyed")

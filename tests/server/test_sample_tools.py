@@ -260,9 +260,10 @@ async def test_an_answer_is_one_of_the_assistant_whatever_role_the_client_gives_
     ],
 )
 async def test_the_usage_is_what_the_client_reports(meta: Any, expected: tuple[int | None, int | None]) -> None:
-    async with make_context(samples=[answer(TextContent(text="hi"), meta=meta)]) as ctx:
-        usage = (await ctx.sample("Hello")).usage
-    assert (usage.input_tokens, usage.output_tokens) == expected
+    async with make_context(samples=[answer(TextContent(text="h"), TextContent(text="i"), meta=meta)]) as ctx:
+        sampled = await ctx.sample("Hello")
+    assert sampled.text == "hi"
+    assert (sampled.usage.input_tokens, sampled.usage.output_tokens) == expected
 
 
 # conversations

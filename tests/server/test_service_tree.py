@@ -322,19 +322,6 @@ async def test_the_branches_of_all_calls_are_bounded_and_calls_with_few_show_all
         assert {call.state for call in none.calls} == {CallState.PARKED}
 
 
-async def test_a_hundred_calls_with_a_hundred_branches_make_one_record_of_a_few_lines() -> None:
-    async def many(ctx: Context) -> None:
-        await ctx.branch_all(*[flights] * 100)
-
-    async with talk_to(offering(many)) as talk:
-        for _ in range(100):
-            await Modern(talk, EVERYTHING).call("many")
-        text = str(await seen(talk))
-    assert text.count("and 95 more branches") == 100
-    assert len(text.splitlines()) == 1 + 1 + 100 + 500 + 100
-    assert len(text) < 64 * 1024
-
-
 @both_eras
 async def test_a_branch_that_runs_counts_if_it_is_shown_or_not(era: type[Legacy]) -> None:
     async def many(ctx: Context) -> None:

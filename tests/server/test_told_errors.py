@@ -324,20 +324,6 @@ async def yields() -> None:
     await asyncio.sleep(0)
 
 
-async def waits_for_a_lock() -> None:
-    lock = asyncio.Lock()
-    await lock.acquire()
-    await lock.acquire()
-
-
-async def waits_for_an_event() -> None:
-    await asyncio.Event().wait()
-
-
-async def waits_for_a_queue() -> None:
-    await asyncio.Queue[int]().get()
-
-
 def in_thread() -> None:
     asyncio.get_event_loop()
 
@@ -351,9 +337,7 @@ async def in_branch(ctx: Context) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
 @pytest.mark.parametrize("tell_errors", [True, False])
-@pytest.mark.parametrize(
-    "tool", [sleeps, yields, waits_for_a_lock, waits_for_an_event, waits_for_a_queue, in_thread, in_branch]
-)
+@pytest.mark.parametrize("tool", [sleeps, yields, in_thread, in_branch])
 async def test_code_for_asyncio_is_named_with_the_page_to_read(
     mode: str, tool: Any, tell_errors: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
