@@ -446,7 +446,7 @@ async def test_two_servers_with_one_name_are_rejected_before_the_model_is_asked(
     async with clients_of(mode, calculator(), calculator()) as clients:
         with pytest.raises(ConfigurationError) as caught:
             await run_agent(model, "?", clients)
-    assert unnamed(str(caught.value), "add", "calculator") == []
+    assert unnamed(str(caught.value), "add", "calculator", "ClientGroup") == []
     assert model.asked == []
 
 

@@ -13,7 +13,6 @@ from scripted import (
     FORM,
     Gathering,
     Json,
-    Thinker,
     answered,
     as_legacy,
     as_modern,
@@ -230,21 +229,6 @@ async def test_questions_are_answered_side_by_side_and_while_calls_wait() -> Non
         assert {(await wire.receive())["id"] for _ in range(2)} == {"a", "b"}
         await wire.respond(request, said("done"))
         await call.result()
-
-
-@pytest.mark.parametrize("end", ["withdrawn", "closed"])
-async def test_a_handler_is_cancelled_when_its_question_is_withdrawn_and_when_the_client_is_closed(end: str) -> None:
-    thinks = Thinker()
-    async with conversation(as_legacy, on_elicit=thinks) as (client, wire, _start):
-        await wire.ask("q", "elicitation/create", FORM)
-        await thinks.asked.wait()
-        if end == "withdrawn":
-            await wire.notify("notifications/cancelled", {"requestId": "q"})
-            await wire.silence()
-        else:
-            await client.aclose()
-            await wire.end()
-        assert thinks.cancelled
 
 
 # the end

@@ -145,14 +145,6 @@ async def test_a_cancel_of_the_call_cancels_the_task(bench: Bench, mode: str) ->
 
 
 @ERAS
-async def test_a_timeout_of_the_call_cancels_the_task(bench: Bench, mode: str) -> None:
-    async with bench.client(mode) as client:
-        with pytest.raises(RequestTimeout):
-            await client.call_tool("endless", timeout=5, **as_task(mode))
-        await bench.ended.wait()
-
-
-@ERAS
 async def test_a_task_that_does_not_change_ends_with_the_idle_timeout(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         with pytest.raises(RequestTimeout):

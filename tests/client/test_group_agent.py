@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 import trio
-from naming import naming, unnamed
+from naming import unnamed
 from programs import Programs, programs
 from scripted_model import ScriptedModel, results_in, use
 
 from trio_mcp import Client, ClientGroup, Context, Server, ServerState, ServerStatus, list_model_tools, run_agent
 from trio_mcp.compose import AgentCall, ModelTools
-from trio_mcp.errors import ConfigurationError
 from trio_mcp.types import ProgressNotificationParams, TextContent, Tool, ToolResultContent
 
 __all__ = ["programs"]
@@ -84,13 +83,6 @@ async def test_an_agent_may_have_clients_and_groups_at_once(mode: str) -> None:
         async with group_of(mode) as group, Client.connect(weather(), mode=mode) as client:
             result = await run_agent(model, "?", [client, group])
     assert texts(results_in(result.messages)) == ["rain", "deleted b"]
-
-
-async def test_the_error_for_two_clients_with_one_name_suggests_a_group() -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(files()) as one, Client.connect(weather()) as other:
-            with pytest.raises(ConfigurationError, match=naming("read", "files", "weather", "ClientGroup")):
-                await run_agent(ScriptedModel(), "?", [one, other])
 
 
 async def test_a_filter_leaves_tools_out_of_the_run(mode: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -417,15 +417,27 @@ async def test_the_model_of_the_mounted_server_comes_first_and_else_that_of_the_
         assert (await client.call_tool("plain_ask")).text == "yours"
 
 
-async def test_provided_values_are_made_with_the_state_of_the_mounted_server() -> None:
+async def test_each_kind_of_tool_has_the_state_of_its_server() -> None:
     server = notes()
 
     @server.tool
     async def made(value: Annotated[str, Provide(of_state)]) -> str:
         return value
 
-    async with client_of(desk_of(("n", server))) as client:
+    @server.tool(task="required")
+    async def slow(ctx: Context[str]) -> str:
+        return ctx.state
+
+    @server.tool
+    async def fail(ctx: Context[str]) -> None:
+        raise ToolError(ctx.state)
+
+    server.add_tool(tool("built").parameters(Named).execute(greet))
+    async with client_of(desk_of(("n", server)), "modern") as client:
         assert (await client.call_tool("n_made")).text == "made with the state of notes"
+        assert (await client.call_tool("n_built", {"name": "Ann"})).text == "Ann, the state of notes"
+        assert (await client.call_tool("n_fail")).text == "the state of notes"
+        assert (await (await client.start_tool("n_slow")).result()).text == "the state of notes"
 
 
 @both_eras
@@ -450,14 +462,6 @@ async def test_a_handoff_tool_has_its_state_in_every_phase(mode: Any) -> None:
     assert set(phases) == {"the state of notes"}
 
 
-async def test_a_built_tool_is_mounted_too() -> None:
-    server = notes()
-
-    server.add_tool(tool("built").parameters(Named).execute(greet))
-    async with client_of(desk_of(("n", server))) as client:
-        assert (await client.call_tool("n_built", {"name": "Ann"})).text == "Ann, the state of notes"
-
-
 @both_eras
 async def test_a_long_result_of_a_mounted_tool_is_cut_and_kept(mode: Any) -> None:
     server = Server("notes")
@@ -468,18 +472,6 @@ async def test_a_long_result_of_a_mounted_tool_is_cut_and_kept(mode: Any) -> Non
         (contents,) = (await client.read_resource(link.uri)).contents
         assert isinstance(contents, TextResourceContents)
         assert contents.text == "x" * 10_000
-
-
-async def test_a_task_of_a_mounted_tool_runs_with_its_state() -> None:
-    server = notes()
-
-    @server.tool(task="required")
-    async def slow(ctx: Context[str]) -> str:
-        return ctx.state
-
-    async with client_of(desk_of(("n", server)), "modern") as client:
-        task = await client.start_tool("n_slow")
-        assert (await task.result()).text == "the state of notes"
 
 
 # lifespans
@@ -866,18 +858,6 @@ def test_completions_are_registered_where_their_prompt_is() -> None:
     outer = desk_of(("n", notes()))
     with pytest.raises(LookupError, match="n_sum_up"):
         outer.complete(prompt="n_sum_up", argument="title")(lambda value: [value])
-
-
-async def test_a_tool_error_of_a_mounted_tool_is_its_text() -> None:
-    server = Server("notes")
-
-    @server.tool
-    async def fail() -> None:
-        raise ToolError("there is none")
-
-    async with client_of(desk_of(("n", server))) as client:
-        result = await client.call_tool("n_fail")
-        assert (result.is_error, result.text) == (True, "there is none")
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,19 @@ async def test_a_parked_call_that_is_given_up_frees_nothing_twice() -> None:
         gate.end("b")
 
 
+async def test_a_plain_function_is_limited_too() -> None:
+    server = Server("tester")
+
+    @server.tool(limit=1)
+    def tool() -> str:
+        return "done"
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            for _ in range(2):
+                assert (await client.call_tool("tool")).text == "done"
+
+
 @pytest.mark.parametrize("options", [{"limit": 0}, {"limit": True}, {"queue": 1}, {"limit": 1, "queue": -1}])
 def test_wrong_limits_are_refused(options: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"limit|queue"):
@@ -302,38 +315,9 @@ def test_wrong_limits_are_refused(options: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_runs_of_one_call_share_its_place_until_the_last_has_ended(mode: Any) -> None:
-    gate = Gate(limit=1, queue=5)
-
-    @gate.server.middleware
-    async def twice(call: CallRequest, handler: CallHandler) -> CallResult:
-        results: list[CallResult] = []
-
-        async def run() -> None:
-            results.append(await handler())
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run)
-            nursery.start_soon(run)
-        return results[0]
-
-    with trio.fail_after(BOUND):
-        async with Client.connect(gate.server, mode=mode) as client, trio.open_nursery() as nursery:
-            nursery.start_soon(partial(client.call_tool, "work", {"name": "a"}))
-            await wait_all_tasks_blocked()
-            nursery.start_soon(partial(client.call_tool, "work", {"name": "b"}))
-            await wait_all_tasks_blocked()
-            assert gate.running == ["a", "a"]
-            gate.end("a")
-            await wait_all_tasks_blocked()
-            assert gate.running == ["b", "b"]
-            gate.end("b")
-    assert gate.most == 2
-
-
-async def test_while_one_run_of_a_waiting_call_has_ended_no_other_call_runs() -> None:
+async def test_while_one_run_of_a_waiting_call_has_ended_no_other_call_runs(mode: Any) -> None:
     server, running = Server("tester"), list[str]()
-    ends = {name: trio.Event() for name in ("first", "second", "other")}
+    ends = {name: trio.Event() for name in ("before", "first", "second", "other")}
 
     @server.middleware
     async def twice(call: CallRequest, handler: CallHandler) -> CallResult:
@@ -358,10 +342,13 @@ async def test_while_one_run_of_a_waiting_call_has_ended_no_other_call_runs() ->
         return name
 
     with trio.fail_after(BOUND):
-        async with Client.connect(server) as client, trio.open_nursery() as nursery:
-            for name in ("both", "other"):
+        async with Client.connect(server, mode=mode) as client, trio.open_nursery() as nursery:
+            for name in ("before", "both", "other"):
                 nursery.start_soon(partial(client.call_tool, "work", {"name": name}))
                 await wait_all_tasks_blocked()
+            assert running == ["before"]
+            ends["before"].set()
+            await wait_all_tasks_blocked()
             assert sorted(running) == ["first", "second"]
             ends["first"].set()
             await wait_all_tasks_blocked()

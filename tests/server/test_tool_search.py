@@ -11,7 +11,7 @@ import pytest
 import trio
 from talk import talk_to
 
-from trio_mcp import Caller, Client, Context, Server, ToolError, ToolSearch, accept
+from trio_mcp import Caller, Client, Context, Server, ToolError, ToolSearch
 from trio_mcp.server import CallHandler, CallRequest, CallResult
 from trio_mcp.types import JsonObject
 
@@ -98,19 +98,6 @@ async def test_call_tool_validates_the_arguments_against_the_schema_of_the_tool(
         unnamed = await client.call_tool("call_tool", {"arguments": {}})
         assert unnamed.is_error
         assert "Invalid arguments for call_tool: name" in unnamed.text
-
-
-@BOTH
-async def test_a_tool_that_call_tool_runs_asks_its_caller(mode: str) -> None:
-    asked = list[str]()
-
-    def answer(question: Any) -> object:
-        asked.append(question.message)
-        return accept(value=True)
-
-    async with connected(zoo(), mode, on_elicit=answer) as client:
-        result = await client.call_tool("call_tool", {"name": "close_gate"})
-    assert (result.text, asked) == ("accept True", ["Really?"])
 
 
 @BOTH

@@ -75,36 +75,6 @@ def yes(asked: Round, talk: Talk) -> int:
     return asked.leg({asked.key: accept(value=True)}, talk=talk)  # type: ignore[return-value]
 
 
-async def test_one_of_several_processes_carries_the_call_on(shop: Shop) -> None:
-    asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        talks = [(await shop.process(stack))[1] for _ in range(3)]
-        requests = [yes(asked, talk) for talk in talks]
-        await wait_all_tasks_blocked()
-        assert shop.charged == 1
-        shop.go_on.set()
-        replies = [await talk.reply_to(request) for talk, request in zip(talks, requests, strict=True)]
-    assert [reply["result"]["content"][0]["text"] for reply in replies if "result" in reply] == ["ordered"]
-    refused = [reply["error"] for reply in replies if "error" in reply]
-    assert [error["code"] for error in refused] == [-32000, -32000]
-    assert all("another process" in error["message"] for error in refused)
-
-
-async def test_the_call_of_a_process_that_has_ended_is_taken_over(shop: Shop) -> None:
-    asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        store, first = await shop.process(stack)
-        yes(asked, first)
-        await wait_all_tasks_blocked()
-        store.crash()
-        _, second = await shop.process(stack)
-        request = yes(asked, second)
-        await wait_all_tasks_blocked()
-        shop.go_on.set()
-        assert await second.text(request) == "ordered"
-    assert shop.charged == 1
-
-
 async def test_a_copy_for_the_same_process_joins_the_call(shop: Shop) -> None:
     asked = await shop.asked()
     async with AsyncExitStack() as stack:

@@ -241,20 +241,6 @@ async def test_a_call_whose_client_went_away_goes_on_in_a_repeat(shop: Shop, era
     assert shop.done == ["charge", "ship"]
 
 
-async def test_a_call_that_a_shutdown_interrupts_goes_on_in_the_next_process(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
-    async with process(shop, era) as first:
-        await first.call("order")
-        await wait_all_tasks_blocked()
-        await first.player.talk.service.drain(0)
-    shop.hold.set()
-    async with process(shop, era) as second:
-        await second.call("order", first.node)
-        assert await second.text() == "ordered"
-    assert shop.done == ["charge", "ship"]
-
-
 async def test_a_call_that_a_shutdown_interrupts_and_that_must_not_run_again_has_an_unknown_outcome(
     shop: Shop, era: type[Legacy], autojump_clock: MockClock
 ) -> None:
