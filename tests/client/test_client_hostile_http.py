@@ -165,6 +165,20 @@ async def test_a_subscription_that_cannot_be_restored_does_not_take_the_others_a
         assert await listener.__anext__() == Change("updated", "a://b")
 
 
+async def test_a_subscriber_has_the_session_opened_again_that_a_request_has_found_lost() -> None:
+    lost: list[str] = []
+    async with in_session(on_disconnect=lost.append) as (client, wire, start):
+        await subscribed(client, wire, start, "a://b")
+        call = start(client.call_tool, "book")
+        (await wire.post()).answer(404)
+        (await wire.post("initialize")).answer(502)
+        with pytest.raises(Disconnected):
+            await call.result()
+        assert len(lost) == 1
+        await wire.without_stream("S2")
+        await wire.reply("resources/subscribe", {})
+
+
 async def test_subscriptions_that_cannot_be_restored_share_a_record(caplog: pytest.LogCaptureFixture) -> None:
     async with in_session() as (client, wire, start):
         uris = [f"a://{number}" for number in range(20)]

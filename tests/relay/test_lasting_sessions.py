@@ -18,7 +18,7 @@ from trio_mcp.client.dialects import HANDSHAKE_TIMEOUT
 from trio_mcp.client.reconnecting import reconnecting
 from trio_mcp.client.session_reconnecting import LEAST_PAUSE
 from trio_mcp.client.unread_requests import MAX_WAITING
-from trio_mcp.protocol.jsonrpc import UNSUPPORTED_VERSION, Malformed, Unanswered
+from trio_mcp.protocol.jsonrpc import UNSUPPORTED_VERSION, Malformed, Request, Unanswered
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import Envelope, Received
 from trio_mcp_transports.stdio.channel import LineChannel
@@ -201,6 +201,25 @@ async def test_a_request_that_the_server_ignored_because_it_had_lost_the_session
         assert (await proxy.host.receive())["id"] == "pay"
 
 
+async def test_the_first_request_that_the_server_ignored_has_the_session_opened_again() -> None:
+    async with lasting(LosesSessions) as proxy:
+        server = await proxy.open()
+        await proxy.host.send(call("pay", "pay"))
+        await server.receive()
+        assert server.received is not None
+        await server.send(f"LOST {server.received.at_proxy('pay')}".encode())
+        await accept_handshake(server)
+        assert (await server.receive())["method"] == READY["method"]
+        assert (await server.receive())["id"] == "pay"
+        # A second time it is an error, and the session is opened again for what comes.
+        await server.send(f"LOST {server.received.at_proxy('pay')}".encode())
+        assert (await proxy.host.receive())["method"] == "notifications/tools/list_changed"
+        answer = await proxy.host.receive()
+        assert (answer["id"], answer["error"]["code"]) == ("pay", -32603)
+        await proxy.host.send(call("next"))
+        await accept_handshake(server)
+
+
 async def test_while_the_server_is_away_calls_are_answered_with_a_clear_error_and_then_it_is_there_again(
     mock_clock: MockClock,
 ) -> None:
@@ -329,6 +348,26 @@ async def test_a_host_that_leaves_while_its_session_is_opened_again_leaves_nothi
         await proxy.host.leave()
         await proxy.over.wait()
         await second.ends()
+
+
+async def test_a_handshake_connects_again_although_the_reader_has_not_come_back_since_the_loss() -> None:
+    """As behind a host that does not read what it was sent."""
+    ends: list[trio.StapledStream[Any, Any]] = []
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[LineChannel]:
+        near, far = trio.testing.memory_stream_pair()
+        ends.append(near)
+        async with LineChannel(far.receive_stream, far.send_stream) as channel:
+            yield channel
+
+    with trio.fail_after(ALL_SECONDS):
+        async with reconnecting(connect) as channel:
+            await Line(ends[0]).leave()
+            (lost,) = await channel.receive_many()
+            assert isinstance(lost.message, Unanswered)
+            await channel.send(Envelope(Request("open", "initialize", {})))
+            assert (await Line(ends[1]).receive())["id"] == "open"
 
 
 async def test_a_few_requests_wait_for_a_session_and_no_more() -> None:

@@ -178,12 +178,15 @@ class ReconnectingChannel(MessageChannel):
 
     def _sendable(self, values: Sequence[Envelope[Sent]]) -> list[Envelope[Sent]]:
         """Return the messages that a connection without a session takes, and answer the other requests."""
+        if self._is_telling and not self._news and any(opens(value) for value in values):
+            # Nobody opens a session again who has not been notified; the reader may be waiting for something else.
+            self._is_telling = False
         if self._is_telling:
             return []
         sendable: list[Envelope[Sent]] = []
         for value in values:
             message = value.message
-            if isinstance(message, Request) and message.method == "initialize":
+            if opens(value):
                 self._lacks_session = False
             if value.stateless or not self._lacks_session:
                 sendable.append(value)
@@ -278,3 +281,8 @@ class ReconnectingChannel(MessageChannel):
 
     def __repr__(self) -> str:
         return f"<ReconnectingChannel {'closed' if self._closed else self._inner or 'without a connection'}>"
+
+
+def opens(value: Envelope[Sent]) -> bool:
+    """Return whether a message opens a session."""
+    return isinstance(value.message, Request) and value.message.method == "initialize"

@@ -208,15 +208,17 @@ class ReopenAttempt:
         self.waiting: dict[int, Callable[[], None]] = {}
         self._answer_by = trio.current_time() + HANDSHAKE_TIMEOUT
 
-    async def outcome(self) -> Exception | None:
-        """Wait for the session; return why there is none, or None."""
+    async def wait(self) -> None:
+        """Wait for the session. Raises what the attempt failed with, or `RequestTimeout`."""
         now = trio.current_time()
         if now >= self._answer_by + LEAST_PAUSE:
             self._answer_by = now + HANDSHAKE_TIMEOUT
         with trio.move_on_at(self._answer_by):
             await self.done.wait()
-            return None if self.failure is None else without_traceback(self.failure)
-        return RequestTimeout(f"the server did not open the session again within {HANDSHAKE_TIMEOUT:g} seconds")
+            if self.failure is not None:
+                raise without_traceback(self.failure)
+            return
+        raise RequestTimeout(f"the server did not open the session again within {HANDSHAKE_TIMEOUT:g} seconds")
 
     def end(self) -> None:
         """Let everything that waits go on; what is to be sent is sent in the order of its numbers."""
@@ -248,10 +250,13 @@ class SessionReopening:
         send = partial(session.request, method, params, **options)
         with trio.move_on_after(timeout):
             # A request that is sent while the session is being reopened would only be lost as well.
-            if (attempt := self._attempt) is not None:
-                failure = await attempt.outcome()
-                if failure is not None and not attempt.done.is_set():
-                    raise failure
+            if self._attempt is not None:
+                try:
+                    await self._attempt.wait()
+                except Exception:
+                    # What could not be restored does not matter to it.
+                    if not self.has_session:
+                        raise
             # Read before the request is sent: another task may have reopened the session by the time that this one fails.
             generation = self._state.generation
             try:
@@ -261,9 +266,7 @@ class SessionReopening:
                 self.note_lost(generation, str(lost))
             # Unless another request has had the session opened again meanwhile.
             if self._attempt is not None or generation == self._state.generation:
-                failure = await self.attempt().outcome()
-                if failure is not None:
-                    raise failure
+                await self.attempt().wait()
             return await send()
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -52,22 +53,28 @@ class UnreadRequest:
             PeerError, RemoteProtocolError, Disconnected: as `ForwardedRequest.result`.
             Unreachable: no session could be opened.
         """
-        if self._attempt is None and self._sent is not None:
+        if self._attempt is None:
             try:
-                return await self._sent.result()
-            except SessionLost as lost:
-                self._reopening.note_lost(self._generation, str(lost))
-            except Unreachable:
-                raise
-            except Disconnected:
-                if not self._is_repeatable:
+                return await self._answer()
+            except Disconnected as lost:
+                was_ignored = isinstance(lost, SessionLost)
+                if not was_ignored and (isinstance(lost, Unreachable) or not self._is_repeatable):
                     raise
             self._sent = None
             self._send_or_wait()
         if self._attempt is not None:
-            await self._wait_sent(self._attempt)
+            await self._wait_for(self._attempt)
+        return await self._answer()
+
+    async def _answer(self) -> JsonObject:
+        if self._sent is None:
+            self._send()
         assert self._sent is not None
-        return await self._sent.result()
+        try:
+            return await self._sent.result()
+        except SessionLost as lost:
+            self._reopening.note_lost(self._generation, str(lost))
+            raise
 
     def _send(self) -> None:
         self._generation = self._reopening.generation
@@ -82,17 +89,24 @@ class UnreadRequest:
         if len(attempt.waiting) >= MAX_WAITING:
             raise Unreachable(f"{MAX_WAITING} requests wait for a session already")
         self._attempt = attempt
-        attempt.waiting[self._number] = self._send
+        attempt.waiting[self._number] = self._send_now
 
-    async def _wait_sent(self, attempt: ReopenAttempt) -> None:
-        """Wait until it was sent. Raises `Unreachable` if the session could not be opened."""
+    def _send_now(self) -> None:
+        # The connection may have ended together with the attempt: then sending it once more says so, in its task.
+        with suppress(Disconnected):
+            self._send()
+
+    async def _wait_for(self, attempt: ReopenAttempt) -> None:
+        """Wait for the session, in which it is sent. Raises `Unreachable` if it could not be opened."""
         try:
-            failure = await attempt.outcome()
+            await attempt.wait()
         except trio.Cancelled:
             if self._sent is not None:
                 self._sent.give_up()
             raise
+        except Exception as error:  # noqa: BLE001  whatever the attempt failed with
+            # Unless it was sent in the step in which the time was up.
+            if self._sent is None:
+                raise Unreachable(str(error)) from None
         finally:
             attempt.waiting.pop(self._number, None)
-        if self._sent is None:
-            raise Unreachable(str(failure))
