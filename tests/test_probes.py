@@ -9,11 +9,11 @@ import itertools
 from pathlib import Path
 
 import pytest
+from more_rules.catalogue import all_rules
 from naming import unnamed
 from talk import ERAS, Legacy, accept, talk_to
 
 from trio_mcp import Context, Server
-from trio_mcp.testing.contract import all_rules
 from trio_mcp.types import InputRequiredResult
 
 HERE = Path(__file__).parent

@@ -41,18 +41,17 @@ def program(kind: str) -> Callable[..., None]:
         import uvicorn_child
 
         return uvicorn_child.run
+    import stdio_child
     import trio
 
-    from trio_mcp.testing.contract import child
-
-    return lambda port: trio.run(child.main, int(port))
+    return lambda port: trio.run(stdio_child.main, int(port))
 
 
 def main(path: str, kind: str) -> None:
-    from trio_mcp.testing.contract import subject
+    from lending import build_spare
 
     serve = program(kind)
-    subject.build_spare()
+    build_spare()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks need no waiting for
     listener = socket.socket(socket.AF_UNIX)

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import httpx2
 import trio
+from lending import lent_server
+from more_rules import catalogue
 
 from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.session import Envelope
 from trio_mcp.session.pump import serve_channel
 from trio_mcp.session.service import Service
-from trio_mcp.testing.contract import Proxy, Stage, Trait, lent_server, open_proxy, open_stage_port
+from trio_mcp.testing.contract import Proxy, Stage, Trait, open_proxy, open_stage_port
 from trio_mcp_transports import stdio
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.http.client import channel as http_client
@@ -35,6 +37,8 @@ ROOT = Path(__file__).parents[2]
 IMPORTS = os.pathsep.join([str(ROOT), str(ROOT / "transports")])
 ALL = tuple(sorted(REVISIONS))
 START = 30.0
+MORE_RULES = catalogue
+"""Registered beside those of the package, for every transport of ours."""
 
 
 class MemoryEndpoint:
@@ -82,7 +86,7 @@ class MemoryMaker:
 class StdioMaker:
     name = "stdio"
     revisions = ALL
-    command: Sequence[str] = (sys.executable, "-m", "trio_mcp.testing.contract.child")
+    command: Sequence[str] = (sys.executable, str(Path(__file__).with_name("stdio_child.py")))
     traits = frozenset({Trait.SHARED, Trait.CHILD, Trait.TEXT, Trait.BYTES})
 
     @asynccontextmanager

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from makers import ALL_MAKERS
-
-from trio_mcp.testing.contract import rules_table
+from table import rules_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "contract.md"
 TABLES = re.compile(r"(?<=<!-- the tables -->\n).*(?=<!-- the end of the tables -->)", re.DOTALL)

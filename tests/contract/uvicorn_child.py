@@ -12,11 +12,11 @@ import sys
 import trio
 import uvicorn
 import uvloop
+from lending import lent_server
 
 from trio_mcp import to_asyncio
 from trio_mcp.session.event_loop import await_on_trio
 from trio_mcp.testing.contract.stage import linked_stage
-from trio_mcp.testing.contract.subject import lent_server
 from trio_mcp_transports.asyncio_host import time_limits
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 

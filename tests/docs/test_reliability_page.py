@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from more_rules.catalogue import all_rules
 from serving import ROOT
-
-from trio_mcp.testing.contract import all_rules
 
 PAGE = ROOT / "docs/internals/reliability.md"
 ROWS = range(32, 151)

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trio_mcp.testing.contract import all_rules
+from more_rules.catalogue import all_rules
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 import trio
+from lending import lent_server
 from makers import MemoryEndpoint, MemoryMaker
 
 from trio_mcp import Server, proxy
@@ -15,7 +16,7 @@ from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.server.composing import as_mounted
 from trio_mcp.server.mounts import MountPoint
 from trio_mcp.session import AnyChannel, Service, serve_channel
-from trio_mcp.testing.contract import Case, Stage, cases_of, lent_server
+from trio_mcp.testing.contract import Case, Stage, cases_of
 from trio_mcp.testing.contract.subject import gauges_of
 from trio_mcp.testing.contract.subjects.offers import PAGE
 

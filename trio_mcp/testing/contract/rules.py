@@ -96,15 +96,6 @@ class Case:
         return f"{self.rule.group}-{self.rule.name}-{self.revision}"
 
 
-@dataclass(frozen=True, slots=True)
-class Impossible:
-    """A rule that does not apply to a transport in a revision, and why."""
-
-    rule: Rule
-    revision: str
-    why: str
-
-
 _RULES: dict[str, Rule] = {}
 
 
@@ -171,14 +162,4 @@ def cases_of(
         for each in _RULES.values()
         if group in (None, each.group)
         for revision in choose([name for name in maker.revisions if each.impossible(maker, name) is None])
-    ]
-
-
-def impossible_of(maker: Maker) -> list[Impossible]:
-    """Return each rule that does not apply to a transport, by revision."""
-    return [
-        Impossible(each, revision, why)
-        for each in _RULES.values()
-        for revision in maker.revisions
-        if (why := each.impossible(maker, revision)) is not None
     ]

@@ -128,26 +128,6 @@ class Stage:
         return self._gates.setdefault(name, trio.Event())
 
 
-class StageDoor(Stage):
-    """The stage of a server that serves one case after another; it forwards to the stage of the current case."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = Stage()
-
-    def mark(self, name: str) -> None:
-        self.now.mark(name)
-
-    async def gate(self, name: str) -> None:
-        await self.now.gate(name)
-
-    def spend(self) -> None:
-        self.now.spend()
-
-    def count(self, name: str) -> int:
-        return self.now.count(name)
-
-
 class Remote:
     """The test's end of the link to a stage in another process."""
 

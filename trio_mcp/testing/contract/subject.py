@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 import trio
@@ -14,9 +13,11 @@ from ...errors import ToolError
 from ...runtime import MemoryBudget
 from ...server import Context, Server
 from ...session import ServiceOptions
-from .stage import Gauges, Options, Stage, StageDoor
-from .subjects import asking, faults, lifecycle, noise, offers, rounds, structured
+from .stage import Gauges, Options, Stage
+from .subjects import asking, faults, lifecycle, noise, offers, structured
 from .subjects.common import Seat, reason_of
+
+Part = Callable[[Server, Stage], None]
 
 
 def contract_server(stage: Stage) -> Server:
@@ -27,38 +28,6 @@ def contract_server(stage: Stage) -> Server:
         add(server, stage)
     stage.measured_by(partial(gauges_of, server))
     return server
-
-
-_spare: list[tuple[Server, StageDoor]] = []
-
-
-@contextmanager
-def lent_server(stage: Stage) -> Iterator[Server]:
-    """Give the block the contract's server, for one case.
-
-    Building it takes ten times as long as most cases do, so the next case gets the same server, unless this case failed, changed
-    the server, or left it running.
-    """
-    server, door = _spare.pop() if _spare else built()
-    door.now = stage
-    stage.measured_by(partial(gauges_of, server))
-    options = service_options(stage.options)
-    yield server.copy(options=options)
-    held = options.memory.statistics().drawn
-    assert not held, f"the server has ended and still counts {held} bytes of its memory budget"
-    if not (stage.spent or server.services):
-        door.now = Stage()
-        _spare.append((server, door))
-
-
-def build_spare() -> None:
-    """Build the server of the next case."""
-    _spare.append(built())
-
-
-def built() -> tuple[Server, StageDoor]:
-    door = StageDoor()
-    return contract_server(door), door
 
 
 def service_options(said: Options) -> ServiceOptions:
@@ -158,16 +127,14 @@ def add_branching_tools(server: Server, stage: Stage) -> None:
         return "never"
 
 
-PARTS: tuple[Callable[[Server, Stage], None], ...] = (
+PARTS: list[Part] = [
     add_plain_tools,
     add_asking_tools,
     add_branching_tools,
     faults.add_failing_tools,
-    faults.add_failing_branches,
     faults.add_holding_tools,
     faults.add_leaving_tools,
     faults.add_passing_tools,
-    faults.add_promising_tools,
     faults.add_questioning_tools,
     faults.add_branches_that_ask,
     faults.add_talking_tools,
@@ -175,22 +142,17 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     offers.add_prompts,
     offers.add_resources,
     offers.add_changing_tools,
-    asking.add_forms,
-    asking.add_sampling_tools,
-    asking.add_tools_for_models,
-    asking.add_tools_that_sample_wrongly,
-    asking.add_tools_with_context_and_data,
     asking.add_telling_tools,
     noise.add_noisy_tools,
-    structured.add_splitting_tools,
-    structured.add_racing_tools,
     structured.add_holding_tools,
     structured.add_asking_tools,
     structured.add_talking_tools,
-    structured.add_timing_tools,
     lifecycle.add_lifecycle_tools,
-    rounds.add_rounds_tools,
-    rounds.add_tools_that_ask_on,
-    rounds.add_note,
-)
-"""The functions that add the tools; a group of rules that needs more adds another."""
+]
+"""The functions that add the tools."""
+
+
+def contract_tools(add: Part) -> Part:
+    """Let a function add tools to the server of every case that is made from now on: for rules that need other ones."""
+    PARTS.append(add)
+    return add

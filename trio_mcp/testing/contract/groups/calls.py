@@ -10,7 +10,7 @@ from ....types import JsonObject
 from ..makers import Trait
 from ..pair import Pair
 from ..peer import INFO, Peer
-from ..rules import ELICITS, LEGACY, rule
+from ..rules import LEGACY, rule
 from ..stage import BOUND
 from ..subjects.faults import MISHAPS, SECRET
 from .peers import LIVE, ONE_ROUND, never_marked, said, undisturbed
@@ -163,48 +163,6 @@ async def any_exception_of_a_tool_fails_its_own_call_and_reveals_no_internals(pa
         assert await (await peer.call("echo", {"text": "after"})).text() == "after"
 
 
-@rule("calls")
-async def an_error_that_is_mixed_with_a_cancellation_of_the_tools_own_is_its_error(pair: Pair) -> None:
-    async with pair.peer() as peer, undisturbed(pair, peer):
-        text = await (await peer.call("mixed")).failure()
-        assert "internal error" in text, text
-        assert SECRET not in text
-
-
-@rule("calls")
-async def a_nursery_that_a_tool_leaves_open_is_cancelled(pair: Pair) -> None:
-    async with pair.peer() as peer, undisturbed(pair, peer):
-        await (await peer.call("leave_a_nursery")).result()
-        await pair.stage.marked("lingerer finally")
-
-
-@rule("calls")
-async def a_branch_that_fails_cancels_its_siblings_and_its_error_is_the_error_of_the_call(pair: Pair) -> None:
-    async with pair.peer() as peer, undisturbed(pair, peer):
-        assert await (await peer.call("split_and_fail")).failure() == "one branch failed"
-        await pair.stage.marked("sibling finally")
-
-
-@rule("calls")
-async def no_branch_outlives_the_call_that_started_it(pair: Pair) -> None:
-    async with pair.peer() as peer, undisturbed(pair, peer):
-        assert await (await peer.call("unjoined")).failure() == "the parent failed"
-        await pair.stage.marked("branch finally")
-
-
-@rule("calls")
-async def branches_that_nest_too_deep_are_rejected_and_the_limit_is_named(pair: Pair) -> None:
-    async with pair.peer() as peer, undisturbed(pair, peer):
-        assert "32" in await (await peer.call("nest", {"depth": 40})).failure()
-        await never_marked(pair, "nest began")
-
-
-@rule("calls", revisions=ELICITS, why="elicitation was added in 2025-06-18")
-async def too_many_open_questions_are_rejected_and_the_limit_is_named(pair: Pair) -> None:
-    async with pair.peer() as peer, undisturbed(pair, peer):
-        assert "1024 open questions" in await (await peer.call("ask_often", {"times": 1025})).failure()
-
-
 # returning
 
 
@@ -227,19 +185,6 @@ async def a_running_call_keeps_a_tool_that_is_removed(pair: Pair) -> None:
         assert "retiree" in str((await (await peer.call("retiree")).error())["message"])
         await pair.stage.open("retiree")
         assert await call.text() == "to the end"
-
-
-@rule("calls")
-async def a_result_that_does_not_match_its_schema_is_an_error_that_names_the_location(pair: Pair) -> None:
-    async with pair.peer() as peer, undisturbed(pair, peer):
-        assert "seats" in await (await peer.call("promise", {"seats": "some"})).failure()
-
-
-@rule("calls")
-async def a_result_that_cannot_be_serialized_is_an_error_that_names_the_location(pair: Pair) -> None:
-    async with pair.peer() as peer, undisturbed(pair, peer):
-        for kind in ("number", "long"):
-            assert "list" in await (await peer.call("unsayable", {"kind": kind})).failure()
 
 
 # opening

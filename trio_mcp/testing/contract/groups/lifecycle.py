@@ -15,7 +15,7 @@ from ..expecting import failure
 from ..makers import Trait
 from ..pair import Pair
 from ..peer import INFO, Peer
-from ..rules import ELICITS, LEGACY, MODERN, rule
+from ..rules import LEGACY, MODERN, rule
 from ..subjects.lifecycle import REFUSED, SEATS
 
 NO_HANDSHAKE = "modern revisions have no handshake"
@@ -141,14 +141,6 @@ async def a_tool_that_a_client_cannot_serve_is_rejected_before_it_runs(pair: Pai
         await (await peer.call("gated")).lacks(sampling={})
         await peer.ping()
     assert pair.stage.count("gated") == 0
-
-
-@rule("E", revisions=ELICITS, why="elicitation was added in 2025-06-18")
-async def a_question_that_a_client_cannot_answer_is_not_asked(pair: Pair) -> None:
-    async with pair.peer({"sampling": {}}) as peer:
-        await (await peer.call("ask")).lacks(elicitation={"form": {}})
-        await peer.ping()
-    assert pair.stage.count("ask finally done") == 1
 
 
 # ids

@@ -9,7 +9,7 @@ from ..makers import Trait
 from ..pair import Pair
 from ..peer import Peer
 from ..rules import LEGACY, rule
-from .structured import ELICITS_LIVE, PARKED, asks_and_works
+from .structured import PARKED, asks_and_works
 
 ENDS_AT_ONCE = "such a server ends immediately when it is stopped or its one client disconnects"
 
@@ -23,14 +23,6 @@ async def a_call_ends_when_its_connection_is_lost(pair: Pair) -> None:
         await pair.stage.marked("wait began")
         await pair.cut()
         await pair.stage.marked("wait finally")
-
-
-@rule("D", revisions=ELICITS_LIVE, why=PARKED)
-async def a_call_that_elicits_ends_when_its_connection_is_lost(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        await (await peer.call("ask")).question()
-        await pair.cut()
-        await pair.stage.marked("ask finally disconnect")
 
 
 @rule("D", revisions=LEGACY, why=PARKED)
@@ -125,16 +117,6 @@ async def a_cancel_arrives_although_no_message_of_the_server_does(pair: Pair) ->
         await pair.stage.marked("chatter finally")
         nursery.cancel_scope.cancel()
         await pair.cut()
-
-
-@rule("D", needs=(Trait.SERVES_MANY,))
-async def a_slow_reader_blocks_no_other_client(pair: Pair) -> None:
-    async with pair.peer() as slow, pair.client() as quick:
-        talker = await slow.call("chatter", logs="debug")
-        await pair.stage.marked("chatter held up")
-        assert (await quick.call_tool("echo", {"text": "quick"})).text == "quick"
-        await talker.cancel()
-        await read_until(slow, pair, "chatter finally")
 
 
 @rule("D")

@@ -122,16 +122,6 @@ async def a_cancel_ends_one_call_and_no_other(pair: Pair) -> None:
 
 
 @rule("D")
-async def a_cancel_of_a_request_that_is_not_running_is_ignored(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        over = await peer.call("echo", {"text": "over"})
-        assert await over.text() == "over"
-        await over.cancel()
-        await peer.cancel("never was")
-        assert await (await peer.call("echo", {"text": "still here"})).text() == "still here"
-
-
-@rule("D")
 async def a_second_cancel_has_no_effect(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("clean_up")
@@ -231,79 +221,6 @@ async def a_late_answer_is_discarded(pair: Pair) -> None:
 
 
 # branches
-
-
-@rule("D")
-async def a_branch_that_fails_cancels_its_siblings_and_fails_the_call(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("siblings")
-        await pair.stage.marked("sibling began")
-        await pair.stage.open("fail")
-        assert "a branch failed" in await call.failure()
-    assert pair.stage.count("sibling finally") == 1
-
-
-@rule("D")
-async def the_first_branch_to_end_a_race_cancels_the_others(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("race")
-        await pair.stage.marked("loser began")
-        await pair.stage.open("win")
-        assert await call.text() == "the first"
-    assert pair.stage.count("loser finally sibling") == 1
-
-
-@rule("D")
-async def a_call_is_answered_after_all_its_branches(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("leave_behind")
-        await pair.stage.marked("branch began")
-        await nothing_more_of(peer, call)
-        await pair.stage.open("branch")
-        assert await call.text() == "after its branch"
-    assert pair.stage.count("branch ended") == 1
-
-
-@rule("D")
-async def a_call_that_times_out_ends_with_its_branches_and_its_caller_gets_an_error(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("too_slow")
-        assert "0.2 seconds" in await call.failure()
-    await pair.stage.marked("too_slow finally deadline")
-    assert pair.stage.count("too_slow's branch finally") == 1
-    assert pair.stage.count("too_slow finally deadline") == 1
-
-
-@rule("D")
-async def a_branch_that_times_out_ends_and_its_call_continues(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("hurried_branch", {"seconds": 0.05})
-        text = await call.text()
-        assert text.startswith("given up:")
-        assert "0.05" in text
-    await pair.stage.marked("hurried_branch finally done")
-    assert pair.stage.count("hurried branch finally deadline") == 1
-    assert pair.stage.count("hurried_branch finally done") == 1
-
-
-@rule("D")
-async def a_cancel_is_never_taken_for_the_timeout_of_a_branch(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("hurried_branch", {"seconds": 1000})
-        await pair.stage.marked("hurried branch began")
-        await call.cancel()
-        await pair.stage.at_rest()
-        await nothing_more_of(peer, call)
-    assert pair.stage.count("hurried branch finally deadline") == 0
-
-
-@rule("D", revisions=LEGACY, why=ROUNDS)
-async def a_question_that_times_out_is_withdrawn_and_its_call_continues(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("hurried_question")
-        question = await call.question()
-        assert await withdrawn(peer) == question.key
-        assert "0.1 seconds" in await call.text()
 
 
 # steps of the rules

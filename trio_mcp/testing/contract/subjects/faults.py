@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 
 import trio
-from pydantic import BaseModel
 
 from ....errors import ToolError
 from ....server import Context, Server
@@ -31,24 +30,6 @@ CANARY: ContextVar[str] = ContextVar("canary", default="none")
 
 class Mishap(BaseException):
     """An error that no tool should raise: it is not an `Exception`."""
-
-
-class Found(BaseModel):
-    """The declared return type of a tool."""
-
-    seats: int
-
-
-async def leave_quietly() -> None:
-    """Be cancelled, and raise an error during the cleanup."""
-    with trio.CancelScope() as scope:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.sleep_forever)
-            scope.cancel()
-            try:
-                await trio.sleep_forever()
-            finally:
-                raise ValueError(SECRET)
 
 
 MISHAPS: Mapping[str, Callable[[], BaseException]] = {
@@ -74,12 +55,6 @@ def add_failing_tools(server: Server, stage: Stage) -> None:
         raise mishap
 
     @server.tool
-    async def mixed() -> str:
-        """Raise an error in the clean-up of its cancellation."""
-        await leave_quietly()
-        return "never"
-
-    @server.tool
     async def cut_character(whole: str) -> str:
         """Return the text, and half of a character behind it."""
         return f"{whole}\ud800"
@@ -93,39 +68,6 @@ def add_failing_tools(server: Server, stage: Stage) -> None:
         finally:
             stage.mark("slow finally")
         return "never"
-
-
-def add_failing_branches(server: Server, stage: Stage) -> None:
-    @server.tool
-    async def split_and_fail(ctx: Context) -> str:
-        """Let one branch fail while another waits."""
-
-        async def waits(_: Context) -> None:
-            try:
-                await trio.sleep_forever()
-            finally:
-                stage.mark("sibling finally")
-
-        async def fails(_: Context) -> None:
-            raise ToolError("one branch failed")
-
-        await ctx.branch_all(waits, fails)
-        return "never"
-
-    @server.tool
-    async def unjoined(ctx: Context) -> str:
-        """Fail while a branch still runs."""
-
-        async def waits(_: Context) -> None:
-            try:
-                await trio.sleep_forever()
-            finally:
-                stage.mark("branch finally")
-
-        async with ctx.branches() as group:
-            group.start(waits)
-            await trio.lowlevel.checkpoint()
-            raise ToolError("the parent failed")
 
 
 def add_holding_tools(server: Server, stage: Stage) -> None:
@@ -170,20 +112,6 @@ def add_leaving_tools(server: Server, stage: Stage) -> None:
         await kept[-1].progress(2, message="after its reply")
         await kept[-1].log("error", "after its reply")
         return "spoken"
-
-    async def linger() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            stage.mark("lingerer finally")
-
-    @server.tool
-    async def leave_a_nursery() -> str:
-        """End with a task in a nursery that was not closed."""
-        nursery = await trio.open_nursery().__aenter__()
-        nursery.start_soon(linger)
-        await trio.lowlevel.checkpoint()
-        return "left"
 
 
 def add_passing_tools(server: Server, stage: Stage) -> None:
@@ -271,17 +199,6 @@ def add_questioning_tools(server: Server, stage: Stage) -> None:
 
 
 def add_branches_that_ask(server: Server, stage: Stage) -> None:
-    @server.tool
-    async def ask_often(times: int, ctx: Context) -> str:
-        """Ask `times` questions at once."""
-
-        async def asks(child: Context) -> None:
-            await child.elicit("One of many?", int)
-
-        async with ctx.branches() as group:
-            for _ in range(times):
-                group.start(asks)
-        return "never"
 
     @server.tool
     async def ask_in_a_branch(ctx: Context) -> str:
@@ -294,15 +211,3 @@ def add_branches_that_ask(server: Server, stage: Stage) -> None:
                 stage.mark("asker finally")
 
         return await ctx.branch(lambda child: child.branch(asks))
-
-
-def add_promising_tools(server: Server, stage: Stage) -> None:  # noqa: ARG001  they tell the stage nothing
-    @server.tool
-    async def promise(seats: str) -> Found:
-        """Return a value that matches the declared type, or one that does not."""
-        return Found.model_construct(seats=seats)
-
-    @server.tool
-    async def unsayable(kind: str) -> dict[str, object]:
-        """Return a value that JSON cannot represent."""
-        return {"list": [1, {"number": math.inf, "long": 10**320}[kind]]}

@@ -51,11 +51,6 @@ def add_contents(server: Server, _stage: Stage) -> None:
             EmbeddedResource(resource=TextResourceContents(uri="contract://text", text="embedded")),
         ]
 
-    @server.tool
-    async def crash() -> str:
-        """Fail in an unexpected way."""
-        raise RuntimeError("the password is swordfish")
-
 
 def add_prompts(server: Server, _stage: Stage) -> None:
     @server.prompt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from ....errors import BranchLimit, RequestTimeout, ToolError
+from ....errors import BranchLimit
 from ....server import Context, Server
 from ..stage import Stage
 from .common import reason_of
@@ -14,104 +14,6 @@ LARGE = 16 * 1024
 
 HELD_UP = 0.2
 """Seconds after which a message counts as held up by its reader."""
-
-
-def add_splitting_tools(server: Server, stage: Stage) -> None:
-    @server.tool
-    async def siblings(ctx: Context) -> str:
-        """Two branches: one waits, the other fails when the gate `fail` opens."""
-
-        async def waiting(_child: Context) -> None:
-            try:
-                stage.mark("sibling began")
-                await trio.sleep_forever()
-            finally:
-                stage.mark("sibling finally")
-
-        async def failing(_child: Context) -> None:
-            await stage.gate("fail")
-            raise ToolError("a branch failed")
-
-        await ctx.branch_all(waiting, failing)
-        return "never"
-
-    @server.tool
-    async def leave_behind(ctx: Context) -> str:
-        """Reach the end of the body while a branch still waits at the gate `branch`."""
-
-        async def lagging(_child: Context) -> None:
-            stage.mark("branch began")
-            await stage.gate("branch")
-            stage.mark("branch ended")
-
-        async with ctx.branches() as group:
-            group.start(lagging)
-        return "after its branch"
-
-    @server.tool(timeout=0.2)
-    async def too_slow(ctx: Context) -> str:
-        """Wait in a branch for longer than it may."""
-
-        async def sleeping(_child: Context) -> None:
-            try:
-                await trio.sleep_forever()
-            finally:
-                stage.mark("too_slow's branch finally")
-
-        try:
-            await ctx.branch(sleeping)
-        finally:
-            stage.mark(f"too_slow finally {reason_of(ctx)}")
-        return "never"
-
-
-def add_racing_tools(server: Server, stage: Stage) -> None:
-    @server.tool
-    async def race(ctx: Context) -> str:
-        """Two branches: one waits, the other ends when the gate `win` opens, and its value is returned."""
-
-        async def losing(child: Context) -> str:
-            try:
-                stage.mark("loser began")
-                await trio.sleep_forever()
-            finally:
-                stage.mark(f"loser finally {reason_of(child)}")
-            return "never"
-
-        async def winning(_child: Context) -> str:
-            await stage.gate("win")
-            return "the first"
-
-        return await ctx.branch_race(losing, winning)
-
-
-def add_timing_tools(server: Server, stage: Stage) -> None:
-    @server.tool
-    async def hurried_branch(seconds: float, ctx: Context) -> str:
-        """Start a branch with this timeout that never ends, and return after it was cancelled."""
-
-        async def sleeping(child: Context) -> None:
-            try:
-                stage.mark("hurried branch began")
-                await trio.sleep_forever()
-            finally:
-                stage.mark(f"hurried branch finally {reason_of(child)}")
-
-        try:
-            await ctx.branch(sleeping, timeout=seconds)
-        except BranchLimit as limit:
-            return f"given up: {limit}"
-        finally:
-            stage.mark(f"hurried_branch finally {reason_of(ctx)}")
-        return "never"
-
-    @server.tool
-    async def hurried_question(ctx: Context) -> str:
-        """Ask the client's model, with a timeout of 0.1 seconds."""
-        try:
-            return (await ctx.sample("hello", timeout=0.1)).text
-        except RequestTimeout as error:
-            return f"given up: {error}"
 
 
 def add_holding_tools(server: Server, stage: Stage) -> None:

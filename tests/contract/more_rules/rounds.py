@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import trio
 
-from ....client import accept
-from ....errors import InvalidRequestState, LimitExceeded
-from ....protocol.jsonrpc import RequestId
-from ....protocol.revisions import PROTOCOL_VERSION, SUBSCRIPTION_ID
-from ....types import JsonObject
-from ..expecting import failure
-from ..makers import Trait
-from ..pair import Pair
-from ..peer import EVERYTHING, INFO, Call, Peer, accepted
-from ..rules import MODERN, rule
-from ..subjects.rounds import NOTE
+from trio_mcp.client import accept
+from trio_mcp.errors import InvalidRequestState, LimitExceeded
+from trio_mcp.protocol.jsonrpc import RequestId
+from trio_mcp.protocol.revisions import PROTOCOL_VERSION, SUBSCRIPTION_ID
+from trio_mcp.testing.contract.expecting import failure
+from trio_mcp.testing.contract.makers import Trait
+from trio_mcp.testing.contract.pair import Pair
+from trio_mcp.testing.contract.peer import EVERYTHING, INFO, Call, Peer, accepted
+from trio_mcp.testing.contract.rules import MODERN, rule
+from trio_mcp.types import JsonObject
+
+from .tools import NOTE
 
 NO_ROUNDS = "legacy revisions have no rounds: a server sends its questions as requests"
 NO_META = "a legacy client sends its capabilities once per session"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ....errors import PeerError
-from ....types import CreateMessageRequestParams, CreateMessageResult, JsonObject, JsonValue, TextContent
-from ..expecting import failure
-from ..pair import Pair
-from ..peer import Peer, Question
-from ..rules import LEGACY, MODERN, rule
-from .streaming import again
+from trio_mcp.errors import PeerError
+from trio_mcp.testing.contract.expecting import failure
+from trio_mcp.testing.contract.groups.streaming import again
+from trio_mcp.testing.contract.pair import Pair
+from trio_mcp.testing.contract.peer import Peer, Question
+from trio_mcp.testing.contract.rules import LEGACY, MODERN, rule
+from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, JsonObject, JsonValue, TextContent
 
 NO_SOUND = "audio was added in 2025-03-26"
 SILENT = "a modern client that cannot answer does not retry"

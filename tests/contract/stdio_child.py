@@ -1,4 +1,4 @@
-"""The contract's server as a separate process, on stdio: `python -m trio_mcp.testing.contract.child PORT`.
+"""The contract's server as a separate process, on stdio: `stdio_child.py PORT`.
 
 The stage of the test listens at this port.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 
 import trio
+from lending import lent_server
 
-from .stage import linked_stage
-from .subject import lent_server
+from trio_mcp.testing.contract import linked_stage
 
 
 async def main(port: int) -> None:

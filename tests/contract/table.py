@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from ...protocol.revisions import REVISIONS
-from .makers import Maker
-from .rules import Rule, all_rules
+from trio_mcp.protocol.revisions import REVISIONS
+from trio_mcp.testing.contract import Maker, Rule, all_rules
 
 GROUPS: Mapping[str, str] = MappingProxyType(
     {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from ....types import JsonObject, JsonValue
-from ..pair import Pair
-from ..peer import Call, Peer, Question
-from ..rules import LEGACY, MODERN, rule
+from trio_mcp.testing.contract.pair import Pair
+from trio_mcp.testing.contract.peer import Call, Peer, Question
+from trio_mcp.testing.contract.rules import LEGACY, MODERN, rule
+from trio_mcp.types import JsonObject, JsonValue
+
 from .sampling import TEXT, answer
 
 WITH_TOOLS = tuple(name for name in (*LEGACY, *MODERN) if name > "2025-06-18")

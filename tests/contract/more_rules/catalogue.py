@@ -1,0 +1,7 @@
+"""Every rule that our transports follow: importing this registers those of this folder beside those of the package."""
+
+from trio_mcp.testing.contract import all_rules
+
+from . import branches, forms, rounds, sampling, sampling_tools
+
+__all__ = ["all_rules", "branches", "forms", "rounds", "sampling", "sampling_tools"]

@@ -1,0 +1,297 @@
+"""The tools of these rules, which ask the user and the model in every way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
+
+import trio
+from pydantic import BaseModel
+
+from trio_mcp.errors import CapabilityError, LocalProtocolError, PeerError, RemoteProtocolError
+from trio_mcp.server import Context, SampleInvalid, Server
+from trio_mcp.testing.contract import Stage, contract_tools
+from trio_mcp.testing.contract.subjects.common import reason_of
+from trio_mcp.testing.contract.subjects.offers import CLICK, PIXEL
+from trio_mcp.types import (
+    AudioContent,
+    ImageContent,
+    ModelHint,
+    ModelPreferences,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+)
+
+
+class Row(BaseModel):
+    """Structured data that a model gives."""
+
+    row: int
+
+
+TWO_USES: Final = SamplingMessage(
+    role="assistant", content=[ToolUseContent(id=name, name="search", input={}) for name in ("a", "b")]
+)
+RESULT_A: Final = ToolResultContent(tool_use_id="a", content=[])
+RESULT_B: Final = ToolResultContent(tool_use_id="b", content=[])
+SO: Final = TextContent(text="So?")
+
+WRONG: Final[Mapping[str, list[SamplingMessage]]] = MappingProxyType(
+    {
+        "orphan": [SamplingMessage(role="user", content=SO), SamplingMessage(role="user", content=RESULT_A)],
+        "mixture": [TWO_USES, SamplingMessage(role="user", content=[RESULT_A, RESULT_B, SO])],
+        "partial": [TWO_USES, SamplingMessage(role="user", content=RESULT_A)],
+        "text": [TWO_USES, SamplingMessage(role="user", content=SO)],
+    }
+)
+"""Conversations whose second message breaks a rule, by what is wrong with it."""
+
+
+@contract_tools
+def add_sampling_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def ask_in_detail(ctx: Context) -> str:
+        """Ask the model with every parameter."""
+        answer = await ctx.sample(
+            messages=[said("user", "Hello"), said("assistant", "Yes?"), said("user", "A line, please")],
+            max_tokens=77,
+            system_prompt="Be brief.",
+            temperature=0.5,
+            stop_sequences=["END"],
+            model_preferences=ModelPreferences(hints=[ModelHint(name="small")], speed_priority=1.0),
+            metadata={"vendor": {"seed": 1}},
+        )
+        return f"{answer.model} {answer.stop_reason} {answer.text}"
+
+    @server.tool
+    async def show_model(sound: bool, ctx: Context) -> str:
+        """Show the model a block, and return the kinds of blocks in its answer."""
+        seen = (
+            AudioContent(data=CLICK, mime_type="audio/wav")
+            if sound
+            else ImageContent(data=PIXEL, mime_type="image/png")
+        )
+        content = (await ctx.sample(messages=[SamplingMessage(role="user", content=seen)])).message.content
+        return ", ".join(block.type for block in (content if isinstance(content, list) else [content]))
+
+    @server.tool
+    async def ask_bravely(ctx: Context) -> str:
+        """Ask the model, and return the error if there is one."""
+        stage.mark("ask_bravely began")
+        try:
+            return (await ctx.sample("A line, please")).text
+        except CapabilityError as error:
+            return f"without {', '.join(error.required)}"
+        except PeerError as error:
+            return f"refused with {error.code}: {error.message}"
+        except RemoteProtocolError:
+            return "malformed"
+
+
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+SEARCH = Tool(name="search", description="Search.", input_schema={"type": "object"})
+
+
+@contract_tools
+def add_tools_for_models(server: Server, _stage: Stage) -> None:
+    @server.tool
+    async def ask_with_tools(ctx: Context) -> str:
+        """Offer the model tools until it calls none."""
+        try:
+            answer = await ctx.sample("A line, please", tools=[look_up, SEARCH], tool_choice="auto")
+            while answer.tool_calls:
+                ctx.add_tool_results({call.id: look_up(str(call.input["word"])) for call in answer.tool_calls})
+                answer = await ctx.sample(tools=[look_up, SEARCH])
+        except CapabilityError as error:
+            return f"without {missing_in(error)}"
+        return answer.text
+
+    @server.tool
+    async def require_a_call_and_forbid_it(ctx: Context) -> str:
+        """Ask with a required call, then with none allowed and no tools offered."""
+        answer = await ctx.sample("A line, please", tools=[SEARCH], tool_choice="required")
+        ctx.add_tool_results({call.id: "found" for call in answer.tool_calls})
+        return (await ctx.sample(tool_choice="none")).text
+
+
+@contract_tools
+def add_tools_that_sample_wrongly(server: Server, _stage: Stage) -> None:
+    @server.tool
+    async def forget_a_result(ctx: Context) -> str:
+        """Send the model one result for two calls."""
+        answer = await ctx.sample("A line, please", tools=[look_up])
+        (kept, forgotten) = answer.tool_calls
+        result = ToolResultContent(tool_use_id=kept.id, content=[])
+        try:
+            await ctx.sample(
+                messages=[*answer.exchange.messages, SamplingMessage(role="user", content=result)], tools=[look_up]
+            )
+        except LocalProtocolError as error:
+            return f"not sent: {forgotten.id}" if repr(forgotten.id) in str(error) else str(error)
+        return "sent"
+
+    @server.tool
+    async def send_wrongly(wrong: Literal["orphan", "mixture", "partial", "text"], ctx: Context) -> str:
+        """Send the model messages that break a rule."""
+        try:
+            await ctx.sample(messages=WRONG[wrong])
+        except LocalProtocolError as error:
+            return str(error).partition(":")[0]
+        return "sent"
+
+
+@contract_tools
+def add_tools_with_context_and_data(server: Server, _stage: Stage) -> None:
+    @server.tool
+    async def ask_with_context(ctx: Context) -> str:
+        """Ask the model with the context of this server."""
+        try:
+            return (await ctx.sample("A line, please", include_context="thisServer")).text
+        except CapabilityError as error:
+            return f"without {missing_in(error)}"
+
+    @server.tool
+    async def ask_for_data(ctx: Context) -> str:
+        """Ask the model for a row."""
+        try:
+            return f"row {(await ctx.sample('Which row?', returns=Row)).data.row}"
+        except SampleInvalid as error:
+            return f"invalid after {len(error.attempts)}"
+
+
+def missing_in(error: CapabilityError) -> str:
+    """Return a missing capability with its member, as in `sampling.tools`."""
+    ((name, members),) = error.required.items()
+    assert isinstance(members, dict)
+    return ".".join([name, *members])
+
+
+def said(role: Literal["user", "assistant"], text: str) -> SamplingMessage:
+    return SamplingMessage(role=role, content=TextContent(text=text))
+
+
+# forms
+
+
+class Everything(BaseModel):
+    """A form with a field of each kind that every revision with forms has."""
+
+    name: str
+    row: int
+    weight: float
+    window: bool
+    meal: Literal["fish", "none"]
+
+
+class Wish(BaseModel):
+    """A form without required fields."""
+
+    wish: str = "nothing"
+
+
+@contract_tools
+def add_forms(server: Server, _stage: Stage) -> None:
+    @server.tool
+    async def fill_in(ctx: Context) -> str:
+        """Ask for a field of each kind."""
+        answer = await ctx.elicit("Tell all.", Everything)
+        return answer.content.model_dump_json() if answer.action == "accept" else answer.action
+
+    @server.tool
+    async def wish(ctx: Context) -> str:
+        """Ask with a form without required fields."""
+        answer = await ctx.elicit("What else?", Wish)
+        return answer.content.wish if answer.action == "accept" else answer.action
+
+
+# rounds
+
+NOTE = "contract://note"
+"""A resource that changes when `touch` is called."""
+
+
+@contract_tools
+def add_rounds_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def ask_twice(ctx: Context) -> str:
+        """One question, and then another; marks each answer, and reports progress in each leg."""
+        answers = []
+        for number, question in enumerate(("First?", "Second?"), 1):
+            await ctx.progress(number, message=question)
+            answers.append(await number_of(ctx, question))
+            stage.mark(f"answer {number}")
+        return " ".join(answers)
+
+    @server.tool
+    async def ask_both(ctx: Context) -> str:
+        """Two questions at once."""
+        try:
+            left, right = await ctx.branch_all(
+                lambda child: number_of(child, "Left?"), lambda child: number_of(child, "Right?")
+            )
+        finally:
+            stage.mark(f"ask_both finally {reason_of(ctx)}")
+        return f"{left} {right}"
+
+    @server.tool
+    async def ask_everything(ctx: Context) -> str:
+        """The user, the model and the roots, at once."""
+        number, sampled, roots = await ctx.branch_all(
+            lambda child: number_of(child, "How many?"),
+            lambda child: child.sample("hello"),
+            lambda child: child.roots(),
+        )
+        return f"{number} {sampled.text} {' '.join(root.uri for root in roots)}"
+
+
+@contract_tools
+def add_tools_that_ask_on(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def ask_and_wait(ctx: Context) -> str:
+        """A question; then the gate `answered`."""
+        answer = await number_of(ctx, "Which?")
+        stage.mark("answered")
+        await stage.gate("answered")
+        return answer
+
+    @server.tool
+    async def ask_forever(ctx: Context) -> str:
+        """Ask again and again, until the gate `enough` opens."""
+
+        async def stop(asking: trio.CancelScope) -> None:
+            await stage.gate("enough")
+            asking.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop, nursery.cancel_scope)
+            while True:
+                await number_of(ctx, "Again?")
+        return "enough"
+
+
+@contract_tools
+def add_note(server: Server, stage: Stage) -> None:
+    @server.resource(NOTE)
+    async def note() -> str:
+        """It changes when `touch` is called."""
+        return str(stage.count("touched"))
+
+    @server.tool
+    async def touch() -> str:
+        """Change the note."""
+        stage.mark("touched")
+        server.resource_updated(NOTE)
+        return "touched"
+
+
+async def number_of(ctx: Context, question: str) -> str:
+    answer = await ctx.elicit(question, int)
+    return str(answer.content) if answer.action == "accept" else answer.action
