@@ -108,13 +108,6 @@ async def test_a_question_that_times_out_before_its_round_goes_out_is_never_sent
         assert await talk.text(talk.leg("busy")) == "nobody was asked, worked"
 
 
-async def test_a_timeout_that_the_tool_does_not_catch_keeps_its_message(talk: Talk, autojump_clock: MockClock) -> None:
-    call = talk.call("impatient")
-    await talk.question()
-    await talk.notification("notifications/cancelled")
-    assert unnamed(await talk.failure(call), "elicitation/create", "3 seconds") == []
-
-
 async def test_the_time_is_for_all_attempts_at_a_valid_answer_together(talk: Talk, autojump_clock: MockClock) -> None:
     call = talk.call("patient", {"kind": "elicit"})
     for _ in range(2):
@@ -196,14 +189,6 @@ async def test_the_caller_reads_that_the_question_timed_out_in_both_eras(
         if era is Legacy:
             await player.talk.notification("notifications/cancelled")
         assert unnamed(await player.failure(), "elicitation/create", "120 seconds") == []
-
-
-async def test_an_expired_state_gets_the_timeout_error_too(autojump_clock: MockClock) -> None:
-    async with talk_to(timing_out()) as talk:
-        talk.service.calls.sealer = Sealer(KEYS, "tester", 600, trio.current_time)
-        asked = await talk.round(talk.leg("asks_with_timeout"))
-        await trio.sleep(OVER)
-        assert unnamed(await talk.failure(asked.retry(3)), "120 seconds") == []
 
 
 @pytest.mark.parametrize("age", [LATE, OVER])

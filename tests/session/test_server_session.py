@@ -11,7 +11,7 @@ from naming import unnamed
 from talk import Legacy, Talk, accept, log_level, offering, play, session_with, talk_to
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.errors import CapabilityError, LocalProtocolError, ToolError
+from trio_mcp.errors import LocalProtocolError
 from trio_mcp.protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
@@ -132,18 +132,6 @@ async def test_after_the_last_attempt_an_invalid_answer_is_an_error_result(
         assert unnamed(text, f"{reask + 1} attempts") == []
 
 
-async def test_a_tool_may_go_on_without_a_capability_that_is_missing(era: type[Legacy]) -> None:
-    async def copes(ctx: Context) -> str:
-        try:
-            return (await ctx.sample("A line, please")).text
-        except CapabilityError as error:
-            return f"without {', '.join(error.required)}"
-
-    async with play(offering(copes), era, {}) as player:
-        await player.call("copes")
-        assert await player.text() == "without sampling"
-
-
 async def test_a_client_that_can_only_open_pages_is_asked_no_form(server: Server, era: type[Legacy]) -> None:
     async with play(server, era, {"elicitation": {"url": {}}}) as player:
         await player.call("ask")
@@ -259,36 +247,6 @@ async def test_an_unexpected_exception_is_an_error_result_with_a_reference_and_n
     reference = text.rstrip(".").rsplit(" ", 1)[-1]
     assert reference in caplog.text
     assert "hunter2" in caplog.text
-
-
-@pytest.mark.parametrize("wrap", [False, True], ids=["bare", "alone in a group"])
-async def test_a_tool_error_is_an_error_result_with_its_own_text(era: type[Legacy], wrap: bool) -> None:
-    async def refuses() -> str:
-        error = ToolError("There are no flights on Sundays.")
-        raise ExceptionGroup("from a nursery", [ExceptionGroup("inner", [error])]) if wrap else error
-
-    async with play(offering(refuses), era) as player:
-        await player.call("refuses")
-        assert await player.failure() == "There are no flights on Sundays."
-
-
-async def test_a_question_that_json_cannot_say_fails_its_own_call_and_nothing_else(era: type[Legacy]) -> None:
-    async def ask(message: str, ctx: Context) -> str:
-        if message == "broken":
-            await ctx.sample(message, metadata={"weight": math.inf})
-        await ctx.elicit(message, bool)
-        return "asked"
-
-    async with play(offering(ask), era) as player:
-        call = await player.call("ask", {"message": "broken"})
-        reply = await player.talk.reply_to(call)
-        assert "error" in reply or reply["result"]["isError"]
-        await wait_all_tasks_blocked()
-        assert player.talk.service.supervisor.actors == ()
-        await player.call("ask", {"message": "fine"})
-        await player.question()
-        await player.answer(accept(value=True))
-        assert await player.text() == "asked"
 
 
 # keeping calls apart

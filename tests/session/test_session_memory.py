@@ -109,14 +109,6 @@ async def test_a_call_without_room_is_rejected_and_its_body_does_not_run(desk: D
         desk.go_on.set()
 
 
-async def test_the_room_of_a_call_that_has_ended_is_free_again(desk: Desk) -> None:
-    async with client_of(desk, 3 * LARGE) as talk:
-        first = talk.leg("wait", {"text": "x" * LARGE})
-        desk.go_on.set()
-        await talk.text(first)
-        assert await talk.text(talk.leg("wait", {"text": "x" * LARGE})) == "xxx"
-
-
 async def test_a_parked_call_draws_until_it_ends_and_more_with_each_leg(desk: Desk) -> None:
     async with client_of(desk) as talk:
         asked = await talk.round(talk.leg("ask", {"text": "x" * LARGE}))
