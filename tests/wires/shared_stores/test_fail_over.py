@@ -5,34 +5,25 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import trio
 from store_servers import PostgresServer, RedisServer, postgres_server, redis_server
+from store_talk import BOUND, bury_none, dead, open_at, thing, written
 
-from trio_mcp.storage import MISSED, Append, Expect, Notice, Put, Record, StoreConflict, StoreError
-from trio_mcp.stores.postgres import PostgresStore, open_postgres
-from trio_mcp.stores.redis import RedisStore, open_redis
+from trio_mcp.storage import MISSED, Append, Expect, Notice, StoreConflict
 
-BOUND = 60
 FILE = ("--save", "", "--appendonly", "yes")
-
-AnyStore = RedisStore | PostgresStore
 
 
 class Pair:
     """A primary, and what takes its place."""
 
-    def __init__(self, url: str, open_one: Callable[[str], AbstractAsyncContextManager[AnyStore]]) -> None:
-        self.url, self._open = url, open_one
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[AnyStore]:
-        async with self._open(self.url) as store:
-            yield store
+    def __init__(self, url: str) -> None:
+        self.url = url
 
     def part(self) -> None:
         """Let nothing more reach the one that will take over."""
@@ -45,7 +36,7 @@ class Pair:
 
 class RedisPair(Pair):
     def __init__(self, primary: RedisServer, replica: RedisServer) -> None:
-        super().__init__(primary.url, open_redis)
+        super().__init__(primary.url)
         self._primary, self._replica = primary, replica
 
     def part(self) -> None:
@@ -73,7 +64,7 @@ class PostgresPair(Pair):
     """Its standby is a copy of the files of the primary."""
 
     def __init__(self, primary: PostgresServer) -> None:
-        super().__init__(primary.url, open_postgres)
+        super().__init__(primary.url)
         self._primary = primary
         self._files, self._copy = primary.folder / "data", primary.folder / "standby"
 
@@ -119,46 +110,19 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         yield made
 
 
-def thing(key: str, version: int = 0) -> Put:
-    return Put(Record("thing", key, key.encode(), version=version))
-
-
-async def taken(store: AnyStore, change: Put) -> None:
-    """Write until the store takes it."""
-    while True:
-        try:
-            return await store.write([change])
-        except StoreConflict:
-            raise
-        except StoreError:
-            await trio.sleep(0.05)
-
-
-async def may_bury(store: AnyStore) -> None:
-    while not await store.bury("a stranger"):  # noqa: ASYNC110  no event of ours
-        await trio.sleep(0.05)
-
-
 async def test_what_was_replicated_is_there_and_no_living_process_is_taken_for_dead(pair: Pair) -> None:
     with trio.fail_after(BOUND):
-        async with pair.opened() as store, pair.opened() as other, other.listen() as notices:
+        async with open_at(pair.url) as store, open_at(pair.url) as other, other.listen() as notices:
             await store.join("here")
             await other.join("other", b"about")
-            await may_bury(store)
+            await dead(store, "a stranger")
             await store.write([thing("kept"), Append("log", "l", 1, [b"one"])])
             await trio.to_thread.run_sync(pair.part)
-            await taken(store, thing("lost"))
+            await written(store, "lost")
             await store.write([thing("kept", version=1), Append("log", "l", 2, [b"two"])])
             await trio.to_thread.run_sync(pair.fail_over)
-            until = trio.current_time() + 4
-            while trio.current_time() < until:
-                try:
-                    assert not await store.bury("other")
-                    assert not await other.bury("here")
-                except StoreError:
-                    pass
-                await trio.sleep(0.02)
-            await taken(other, thing("after"))
+            await bury_none((store, "other"), (other, "here"), seconds=4)
+            await written(other, "after")
             assert (store.lapses, other.lapses) == (0, 0)
             assert (await store.nodes())["other"] == b"about"
             kept = await store.read("thing", "kept")
@@ -175,13 +139,13 @@ async def test_what_was_replicated_is_there_and_no_living_process_is_taken_for_d
 
 async def test_a_write_that_relies_on_a_lost_one_is_a_conflict(pair: Pair) -> None:
     with trio.fail_after(BOUND):
-        async with pair.opened() as store:
+        async with open_at(pair.url) as store:
             await store.write([thing("claim")])
             await trio.to_thread.run_sync(pair.part)
-            await taken(store, thing("new"))
+            await written(store, "new")
             await store.write([thing("claim", version=1)])
             await trio.to_thread.run_sync(pair.fail_over)
-            await taken(store, thing("after"))
+            await written(store, "after")
             for key, version in (("claim", 2), ("new", 1)):
                 with pytest.raises(StoreConflict):
                     await store.write([Expect("thing", key, version), thing("step")])

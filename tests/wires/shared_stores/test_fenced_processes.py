@@ -18,7 +18,6 @@ from chaos.operations import FORM, TASKS, YES
 from chaos.story import Story
 from chaos.wire import Json, Lost, Wire
 from serving import START, HttpProcess, http_process
-from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
 
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 
@@ -26,12 +25,6 @@ SCRIPT = Path(__file__).with_name("order_server.py")
 NAME = "order-1"
 CALL: Json = {"name": "order", "arguments": {"name": NAME}}
 BOUND = 60
-
-
-@pytest.fixture(params=[REDIS_VARIABLE, POSTGRES_VARIABLE], ids=["redis", "postgres"])
-def store(request: pytest.FixtureRequest) -> str:
-    request.getfixturevalue("redis_url" if request.param == REDIS_VARIABLE else "postgres_url")
-    return f"{os.environ[request.param]}?namespace={secrets.token_hex(8)}"
 
 
 class Two:
@@ -93,9 +86,9 @@ def carried(asked: Json) -> Json:
 
 
 @asynccontextmanager
-async def two(store: str, folder: Path) -> AsyncIterator[Two]:
+async def two(namespace: str, folder: Path) -> AsyncIterator[Two]:
     environment = {
-        "TRIO_MCP_STORE": store,
+        "TRIO_MCP_STORE": namespace,
         "TRIO_MCP_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
         "FOLDER": str(folder),
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -108,9 +101,9 @@ async def two(store: str, folder: Path) -> AsyncIterator[Two]:
 
 
 async def test_a_call_that_went_on_elsewhere_runs_no_step_here_and_its_client_gets_nothing(
-    store: str, tmp_path: Path
+    namespace: str, tmp_path: Path
 ) -> None:
-    async with two(store, tmp_path) as both:
+    async with two(namespace, tmp_path) as both:
         before = await both.instance(both.frozen)
         asked = (await both.modern(both.frozen, "tools/call", FORM, **CALL))["result"]
         results: list[Json] = []
@@ -137,9 +130,9 @@ async def test_a_call_that_went_on_elsewhere_runs_no_step_here_and_its_client_ge
 
 
 async def test_a_task_that_went_on_elsewhere_runs_no_step_here_and_is_shown_as_it_is(
-    store: str, tmp_path: Path
+    namespace: str, tmp_path: Path
 ) -> None:
-    async with two(store, tmp_path) as both:
+    async with two(namespace, tmp_path) as both:
         before = await both.instance(both.frozen)
         task = (await both.modern(both.frozen, "tools/call", TASKS, **CALL))["result"]["taskId"]
         await both.until("charge")
@@ -162,9 +155,9 @@ async def test_a_task_that_went_on_elsewhere_runs_no_step_here_and_is_shown_as_i
 
 
 async def test_a_session_that_went_on_elsewhere_is_left_here_and_its_stream_ends_without_an_answer(
-    store: str, tmp_path: Path
+    namespace: str, tmp_path: Path
 ) -> None:
-    async with two(store, tmp_path) as both:
+    async with two(namespace, tmp_path) as both:
         before = await both.instance(both.frozen)
         hello = {"protocolVersion": NEWEST_LEGACY, "capabilities": FORM, "clientInfo": {"name": "x", "version": "1"}}
         opened = await both.wire.post(both.frozen.port, message("initialize", hello, 0), {})
@@ -193,8 +186,8 @@ async def test_a_session_that_went_on_elsewhere_is_left_here_and_its_stream_ends
         await both.order_again()
 
 
-async def test_a_process_that_goes_on_refuses_no_request(store: str, tmp_path: Path) -> None:
-    async with two(store, tmp_path) as both:
+async def test_a_process_that_goes_on_refuses_no_request(namespace: str, tmp_path: Path) -> None:
+    async with two(namespace, tmp_path) as both:
         before = await both.instance(both.frozen)
         hello = {"protocolVersion": NEWEST_LEGACY, "capabilities": FORM, "clientInfo": {"name": "x", "version": "1"}}
         opened = await both.wire.post(both.frozen.port, message("initialize", hello, 0), {})

@@ -11,18 +11,9 @@ from pathlib import Path
 import pytest
 import trio
 from serving import HttpProcess
-from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
 
 SCRIPT = Path(__file__).with_name("order_server.py")
 BOUND = 60
-
-
-@pytest.fixture(params=[REDIS_VARIABLE, POSTGRES_VARIABLE, None], ids=["redis", "postgres", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param is None:
-        return str(tmp_path / "state.db")
-    request.getfixturevalue("redis_url" if request.param == REDIS_VARIABLE else "postgres_url")
-    return f"{os.environ[request.param]}?namespace={secrets.token_hex(8)}"
 
 
 def key() -> str:

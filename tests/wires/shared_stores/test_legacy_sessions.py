@@ -15,7 +15,7 @@ import httpx2
 import pytest
 import trio
 from serving import HttpProcess, free_port
-from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE, missing
+from store_servers import missing
 
 from trio_mcp import Client, accept
 
@@ -40,14 +40,6 @@ http {{
     }}
 }}
 """
-
-
-@pytest.fixture(params=[REDIS_VARIABLE, POSTGRES_VARIABLE, None], ids=["redis", "postgres", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param is None:
-        return str(tmp_path / "state.db")
-    request.getfixturevalue("redis_url" if request.param == REDIS_VARIABLE else "postgres_url")
-    return f"{os.environ[request.param]}?namespace={secrets.token_hex(8)}"
 
 
 @asynccontextmanager

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import math
 import secrets
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import psycopg
@@ -17,18 +13,15 @@ import pytest
 import trio
 from outcome import Value
 from store_servers import PostgresServer, postgres_server
+from store_talk import AnyStore, opened, thing, written
 
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.storage import MISSED, Notice, Put, Record, Remove, StoreConflict, StoreError, StoreFull, StoreTimeout
-from trio_mcp.stores import open_store, postgres, postgres_connection, postgres_schema
+from trio_mcp.storage import Notice, Put, Remove, StoreConflict, StoreError, StoreFull
+from trio_mcp.stores import postgres, postgres_connection, postgres_schema
 from trio_mcp.stores.leases import LEASE_SECONDS
-from trio_mcp.stores.postgres import PostgresStore, open_postgres
+from trio_mcp.stores.postgres import open_postgres
 
-BOUND = 30
 MIB = 1024 * 1024
-KEYS = KeyRing([bytes(32)])
 
 
 @pytest.fixture(scope="module")
@@ -44,27 +37,7 @@ def server(made: PostgresServer) -> PostgresServer:
     return made
 
 
-@asynccontextmanager
-async def opened(server: PostgresServer, clock: Callable[[], float] = time.time) -> AsyncIterator[PostgresStore]:
-    with trio.fail_after(BOUND):
-        async with open_postgres(server.url, clock=clock) as store:
-            yield store
-
-
-def thing(key: str, value: bytes = b"value", version: int = 0, expires_at: float = float("inf")) -> Put:
-    return Put(Record("thing", key, value, "", expires_at, version))
-
-
-async def written(store: PostgresStore, key: str) -> None:
-    """Write until the store takes it."""
-    while True:
-        try:
-            return await store.write([Remove("thing", key), thing(key)])
-        except StoreError:
-            await trio.sleep(0.05)
-
-
-async def refused(store: PostgresStore) -> None:
+async def refused(store: AnyStore) -> None:
     """Write until the store does not take it."""
     try:
         while True:
@@ -73,19 +46,7 @@ async def refused(store: PostgresStore) -> None:
         return
 
 
-async def dead(store: PostgresStore, node: str) -> None:
-    while not await store.bury(node):  # noqa: ASYNC110  no event of ours
-        await trio.sleep(0.05)
-
-
 # at the start
-
-
-async def test_a_server_that_is_away_ends_the_start_and_the_error_names_it_without_its_password() -> None:
-    with pytest.raises(ConfigurationError, match=r"127\.0\.0\.1") as caught:
-        async with open_postgres("postgresql://user:secret@127.0.0.1:1/shop"):
-            pass
-    assert "secret" not in str(caught.value)
 
 
 async def test_an_unknown_user_or_database_ends_the_start_and_the_error_does_not_say_that_the_server_is_away(
@@ -98,12 +59,6 @@ async def test_an_unknown_user_or_database_ends_the_start_and_the_error_does_not
         assert "cannot be reached" not in str(caught.value)
 
 
-async def test_a_url_that_cannot_be_read_ends_the_start() -> None:
-    with pytest.raises(ConfigurationError):
-        async with open_postgres("postgresql://127.0.0.1/shop?nonsense=1"):
-            pass
-
-
 async def test_a_user_who_may_not_make_the_schema_ends_the_start(server: PostgresServer) -> None:
     server.say("drop role if exists guest", "create role guest login")
     with pytest.raises(ConfigurationError, match="schema"):
@@ -112,7 +67,7 @@ async def test_a_user_who_may_not_make_the_schema_ends_the_start(server: Postgre
 
 
 async def test_a_server_that_takes_no_writes_ends_the_start(server: PostgresServer) -> None:
-    async with opened(server):
+    async with opened(server.url):
         pass
     with pytest.raises(ConfigurationError, match="primary"):
         async with open_postgres(f"{server.url}?options=-c%20default_transaction_read_only%3Don"):
@@ -128,11 +83,11 @@ def test_a_server_that_is_too_old_ends_the_start() -> None:
 async def test_a_newer_schema_ends_the_start_and_an_older_one_is_brought_up_to_date(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         await store.write([thing("a")])
     newer = (*postgres_schema.MIGRATIONS, "alter table trio_mcp.records add column note text")
     monkeypatch.setattr(postgres_connection, "MIGRATIONS", newer)
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         assert await store.read("thing", "a") is not None
         server.say("select note from trio_mcp.records")
     monkeypatch.undo()
@@ -143,85 +98,23 @@ async def test_a_newer_schema_ends_the_start_and_an_older_one_is_brought_up_to_d
 
 async def test_several_that_make_the_same_schema_all_open_it(server: PostgresServer) -> None:
     async def use(key: str) -> None:
-        async with opened(server) as store:
+        async with opened(server.url) as store:
             await store.write([thing(key)])
 
     async with trio.open_nursery() as nursery:
         for number in range(6):
             nursery.start_soon(use, f"{number}")
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         assert len(await store.list("thing")) == 6
-
-
-def test_without_its_package_the_error_names_the_extra() -> None:
-    code = (
-        "import sys; sys.modules['psycopg'] = None\n"
-        "from trio_mcp.stores.opening import find_store\n"
-        "try: find_store('postgresql')\n"
-        "except ValueError as error: print(error)"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "trio-mcp[postgres]" in shown.stdout
-
-
-async def test_two_servers_in_one_database_see_nothing_of_each_other(server: PostgresServer) -> None:
-    with trio.fail_after(BOUND):
-        async with (
-            open_store(server.url, KEYS, MemoryBudget(), "travel") as travel,
-            open_store(server.url, KEYS, MemoryBudget(), "shop") as shop,
-            open_store(f"{server.url}?namespace=travel", KEYS, MemoryBudget(), "other") as same,
-        ):
-            await travel.write([thing("a")])
-            assert await shop.read("thing", "a") is None
-            assert await same.read("thing", "a") is not None
 
 
 # while it runs
 
 
-async def test_a_server_that_does_not_answer_is_a_timeout_after_a_second_and_what_waits_behind_fails_too(
-    server: PostgresServer,
-) -> None:
-    async with opened(server) as store:
-        await store.write([thing("a")])
-        server.signal(signal.SIGSTOP)
-        try:
-            began = trio.current_time()
-            outcomes: list[type[StoreError]] = []
-
-            async def fail(key: str) -> None:
-                with pytest.raises(StoreError) as caught:
-                    await store.write([thing(key)])
-                outcomes.append(caught.type)
-
-            async with trio.open_nursery() as nursery:
-                for number in range(200):
-                    nursery.start_soon(fail, f"{number}")
-            assert trio.current_time() - began < 3
-            assert set(outcomes) == {StoreTimeout}
-        finally:
-            server.signal(signal.SIGCONT)
-        await written(store, "a")
-
-
-async def test_a_server_that_was_killed_fails_writes_until_it_is_back_and_keeps_everything(
-    server: PostgresServer,
-) -> None:
-    async with opened(server) as store:
-        await store.write([thing("a")])
-        server.stop()
-        for use in (store.write([thing("b")]), store.read("thing", "a"), store.bury("other")):
-            with pytest.raises(StoreError):
-                await use
-        server.start()
-        await store.write([thing("b")])
-        assert [record.key for record in await store.list("thing")] == ["a", "b"]
-
-
 async def test_a_connection_that_the_server_has_closed_is_replaced_before_anything_is_sent(
     server: PostgresServer,
 ) -> None:
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         for number in range(5):
             await store.write([thing(f"{number}")])
             server.say("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'trio_mcp%'")
@@ -230,7 +123,7 @@ async def test_a_connection_that_the_server_has_closed_is_replaced_before_anythi
 
 
 async def test_a_schema_that_was_dropped_is_made_again_with_the_next_connection(server: PostgresServer) -> None:
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         await store.join("here", b"about")
         server.say(
             "drop schema trio_mcp cascade",
@@ -244,7 +137,7 @@ async def test_a_schema_that_was_dropped_is_made_again_with_the_next_connection(
 
 
 async def test_a_server_that_takes_no_writes_for_a_while_refuses_them_and_reads_go_on(server: PostgresServer) -> None:
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         await store.write([thing("a")])
         server.say("alter system set default_transaction_read_only = on", "select pg_reload_conf()")
         try:
@@ -263,7 +156,7 @@ async def test_a_server_that_takes_no_writes_for_a_while_refuses_them_and_reads_
 async def test_a_write_that_fails_or_conflicts_leaves_the_others_of_its_batch(server: PostgresServer) -> None:
     outcomes: dict[str, type[Exception] | None] = {}
 
-    async def write(store: PostgresStore, put: Put) -> None:
+    async def write(store: AnyStore, put: Put) -> None:
         try:
             await store.write([put])
         except StoreError as error:
@@ -271,7 +164,7 @@ async def test_a_write_that_fails_or_conflicts_leaves_the_others_of_its_batch(se
         else:
             outcomes[put.record.key] = None
 
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         await store.write([thing("there")])
         puts = [thing("a"), thing("there"), thing("b"), thing("c", version=2**70), thing("\ud800"), thing("d\0")]
         async with trio.open_nursery() as nursery:
@@ -282,7 +175,7 @@ async def test_a_write_that_fails_or_conflicts_leaves_the_others_of_its_batch(se
     assert set(outcomes.values()) == {None}
 
 
-async def fill(store: PostgresStore, size: int) -> None:
+async def fill(store: AnyStore, size: int) -> None:
     """Write values of 1 MiB, and remove and write another one with each."""
     for number in range(size // MIB):
         await store.write([thing(f"{number}", secrets.token_bytes(MIB)), Remove("thing", "kept")])
@@ -293,7 +186,7 @@ async def test_a_full_disk_is_a_full_store_and_reads_and_what_fits_go_on() -> No
     # Its log has files of 16 MiB. Less than a page of 8 KiB fits at the end of a larger one.
     limit = 16 * 1024 * 1024 + 4096
     with postgres_server() as server:
-        async with opened(server) as store:
+        async with opened(server.url) as store:
             await store.write([thing("kept"), thing("removed")])
             server.limit_files(limit)
             with pytest.raises(StoreFull):
@@ -308,12 +201,12 @@ async def test_a_full_disk_is_a_full_store_and_reads_and_what_fits_go_on() -> No
 async def test_two_processes_that_write_the_same_records_in_another_order_both_go_on(server: PostgresServer) -> None:
     """Their transactions wait for each other; the database, or the limit of a lock, ends one of them."""
 
-    async def write(store: PostgresStore, *keys: str) -> None:
+    async def write(store: AnyStore, *keys: str) -> None:
         for _ in range(20):
             for key in keys:
                 await written(store, key)
 
-    async with opened(server) as store, opened(server) as other:
+    async with opened(server.url) as store, opened(server.url) as other:
         async with trio.open_nursery() as nursery:
             for number in range(8):
                 nursery.start_soon(write, store, f"{number}", f"{number + 1}")
@@ -323,7 +216,7 @@ async def test_two_processes_that_write_the_same_records_in_another_order_both_g
 
 async def test_what_another_program_sends_on_the_channel_of_the_notices_is_dropped(server: PostgresServer) -> None:
     """Every user of a database may send on each of its channels."""
-    async with opened(server) as store, store.listen() as notices:
+    async with opened(server.url) as store, store.listen() as notices:
         for payload in ("x", "é", "Zm9!"):
             server.say(f"notify {store._channel}, '{payload}'")  # noqa: SLF001
         await store.announce("topic", b"content")
@@ -352,7 +245,7 @@ async def test_a_lease_is_renewed_while_much_has_expired(
         time.sleep(0.01)
         return [Value([(postgres_schema.SLICE if time.monotonic() < began + 5 else 0,)])]
 
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         monkeypatch.setattr(store._sweeper, "carried_out", drop_a_slice)  # noqa: SLF001
         store._swept_at = -math.inf  # noqa: SLF001
         for _ in range(3):
@@ -362,58 +255,11 @@ async def test_a_lease_is_renewed_while_much_has_expired(
                     await trio.sleep(0.01)
 
 
-async def test_no_process_is_buried_because_of_an_outage(server: PostgresServer) -> None:
-    async with opened(server) as store, opened(server) as other:
-        await store.join("here")
-        await other.join("other")
-        await dead(store, "a stranger")
-        server.signal(signal.SIGSTOP)
-        try:
-            await trio.sleep(3)
-        finally:
-            server.signal(signal.SIGCONT)
-        until = trio.current_time() + 2
-        while trio.current_time() < until:
-            try:
-                assert not await store.bury("other")
-                assert not await other.bury("here")
-            except StoreError:
-                pass
-            await trio.sleep(0.01)
-        await written(store, "a")
-
-
-async def test_the_clock_of_this_machine_does_not_count(server: PostgresServer) -> None:
-    def ahead() -> float:
-        return time.time() + 3600
-
-    async with opened(server) as store, opened(server, ahead) as other:
-        until = time.time() + 100
-        await store.write([thing("a", expires_at=until)])
-        await other.write([thing("b", expires_at=until + 3600)])
-        assert [round(record.expires_at - until) for record in await store.list("thing")] == [0, 0]
-        seen = await other.read("thing", "a")
-        assert seen is not None
-        assert round(seen.expires_at - until) == 3600
-
-
 async def test_what_has_expired_is_deleted(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "SWEEP_SECONDS", 0.1)
     monkeypatch.setattr(postgres_schema, "SLICE", 500)
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         await store.write([thing(f"{number}", expires_at=time.time() + 0.1) for number in range(600)])
         with psycopg.connect(server.url, autocommit=True) as connection:
             while connection.execute("select 1 from trio_mcp.records").fetchone():  # noqa: ASYNC110
                 await trio.sleep(0.05)
-
-
-async def test_a_listener_learns_that_it_may_have_missed_some_when_its_connection_was_lost(
-    server: PostgresServer,
-) -> None:
-    async with opened(server) as store, store.listen() as notices:
-        await store.announce("one", b"")
-        assert await anext(notices) == Notice("one", b"")
-        server.say("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'trio_mcp%'")
-        assert await anext(notices) is MISSED
-        await store.announce("two", b"")
-        assert await anext(notices) == Notice("two", b"")

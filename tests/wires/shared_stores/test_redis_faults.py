@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -19,28 +14,21 @@ import pytest
 import trio
 from certificates import make_certificate
 from store_servers import RedisServer, free_port, redis_server
+from store_talk import BOUND, bury_none, dead, opened, thing
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.storage import (
-    MISSED,
-    Notice,
-    Put,
-    Record,
     Remove,
     SharedStore,
     StoreConflict,
     StoreError,
     StoreFull,
-    StoreTimeout,
 )
 from trio_mcp.stores import open_store, redis_connection
-from trio_mcp.stores.redis import RedisStore, open_redis, problems_of
+from trio_mcp.stores.redis import open_redis, problems_of
 from trio_mcp.testing.contract.leaks import open_descriptors
-
-BOUND = 20
-KEYS = KeyRing([bytes(32)])
 
 
 @pytest.fixture
@@ -49,46 +37,7 @@ def server() -> Iterator[RedisServer]:
         yield server
 
 
-@asynccontextmanager
-async def opened(server: RedisServer, clock: Callable[[], float] = time.time) -> AsyncIterator[RedisStore]:
-    with trio.fail_after(BOUND):
-        async with open_redis(server.url, clock=clock) as store:
-            yield store
-
-
-def thing(key: str, value: bytes = b"value", version: int = 0, expires_at: float = float("inf")) -> Put:
-    return Put(Record("thing", key, value, "", expires_at, version))
-
-
-async def written(store: RedisStore, key: str) -> None:
-    """Write until the store takes it."""
-    while True:
-        try:
-            return await store.write([Remove("thing", key), thing(key)])
-        except StoreError:
-            await trio.sleep(0.05)
-
-
-async def dead(store: RedisStore, node: str) -> None:
-    while not await store.bury(node):  # noqa: ASYNC110  no event of ours
-        await trio.sleep(0.05)
-
-
 # at the start
-
-
-async def test_a_server_that_is_away_ends_the_start_and_the_error_names_it_without_its_password() -> None:
-    with pytest.raises(ConfigurationError, match=r"127\.0\.0\.1") as caught:
-        async with open_redis("redis://user:secret@127.0.0.1:1/0"):
-            pass
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["redis://host:port/0", "redis://127.0.0.1?socket_timeout=soon"])
-async def test_a_url_that_cannot_be_read_ends_the_start(url: str) -> None:
-    with pytest.raises(ConfigurationError):
-        async with open_redis(url):
-            pass
 
 
 async def test_a_wrong_password_or_database_ends_the_start_and_the_error_does_not_say_that_the_server_is_away(
@@ -127,7 +76,7 @@ async def test_a_start_that_fails_leaves_no_connection(server: RedisServer) -> N
 
 async def test_a_server_that_evicts_is_warned_of(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     server.say("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-    async with opened(server):
+    async with opened(server.url):
         pass
     assert "allkeys-lru" in caplog.text
     assert "noeviction" in caplog.text
@@ -141,43 +90,20 @@ async def test_a_primary_that_takes_writes_without_its_replicas_is_warned_of(
         with trio.fail_after(BOUND):
             while server.info("replication")["min_slaves_good_slaves"] != "1":  # noqa: ASYNC110  it is another process
                 await trio.sleep(0.05)
-        async with opened(server):
+        async with opened(server.url):
             assert "min-replicas" not in caplog.text
         server.say("CONFIG", "SET", "min-replicas-to-write", "0")
-        async with opened(server):
+        async with opened(server.url):
             assert "min-replicas-to-write to 1" in caplog.text
-
-
-def test_without_its_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = (
-        "import sys, trio; sys.modules['redis'] = None\n"
-        "from trio_mcp.stores.opening import find_store\n"
-        "try: find_store('redis')\n"
-        "except ValueError as error: print(error)"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "trio-mcp[redis]" in shown.stdout
-
-
-async def test_two_servers_in_one_database_see_nothing_of_each_other(server: RedisServer) -> None:
-    with trio.fail_after(BOUND):
-        async with (
-            open_store(server.url, KEYS, MemoryBudget(), "travel") as travel,
-            open_store(server.url, KEYS, MemoryBudget(), "shop") as shop,
-            open_store(f"{server.url}?namespace=travel", KEYS, MemoryBudget(), "other") as same,
-        ):
-            await travel.write([thing("a")])
-            assert await shop.read("thing", "a") is None
-            assert await same.read("thing", "a") is not None
 
 
 async def test_a_server_without_a_store_takes_that_of_the_environment(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRIO_MCP_STORE", server.url)
-    async with open_store(None, KEYS, MemoryBudget(), "travel") as store:
+    async with open_store(None, KeyRing([bytes(32)]), MemoryBudget(), "travel") as store:
         assert isinstance(store, SharedStore)
-    async with open_store("memory:", KEYS, MemoryBudget(), "travel") as store:
+    async with open_store("memory:", KeyRing([bytes(32)]), MemoryBudget(), "travel") as store:
         assert not store.durable
 
 
@@ -187,7 +113,7 @@ async def test_a_server_is_reached_over_tls_or_over_a_socket(tmp_path: Path) -> 
     files = ("--tls-cert-file", pem, "--tls-key-file", pem, "--tls-ca-cert-file", pem)
     with redis_server("--tls-port", str(port), "--tls-auth-clients", "no", *files, "--unixsocket", str(path)):
         for url in (f"rediss://localhost:{port}/0?ssl_ca_certs={pem}", f"unix://{path}"):
-            async with open_store(url, KEYS, MemoryBudget(), "travel") as store:
+            async with open_store(url, KeyRing([bytes(32)]), MemoryBudget(), "travel") as store:
                 await store.write([Remove("thing", "a"), thing("a")])
         with pytest.raises(ConfigurationError):
             async with open_redis(f"rediss://localhost:{port}/0"):
@@ -197,63 +123,9 @@ async def test_a_server_is_reached_over_tls_or_over_a_socket(tmp_path: Path) -> 
 # while it runs
 
 
-async def test_a_server_that_does_not_answer_is_a_timeout_after_a_second_and_what_waits_behind_fails_too(
-    server: RedisServer,
-) -> None:
-    async with opened(server) as store:
-        await store.write([thing("a")])
-        server.signal(signal.SIGSTOP)
-        began = trio.current_time()
-        outcomes: list[type[StoreError]] = []
-
-        async def fail(key: str) -> None:
-            with pytest.raises(StoreError) as caught:
-                await store.write([thing(key)])
-            outcomes.append(caught.type)
-
-        async with trio.open_nursery() as nursery:
-            for number in range(200):
-                nursery.start_soon(fail, f"{number}")
-        assert trio.current_time() - began < 3
-        assert set(outcomes) == {StoreTimeout}
-        server.signal(signal.SIGCONT)
-        await written(store, "a")
-
-
-async def test_what_was_given_up_is_not_made_after_what_follows(server: RedisServer) -> None:
-    """A server that was frozen still finds the commands in the socket of a connection that was closed."""
-    async with opened(server) as store:
-        await store.write([thing("a")])
-        for _ in range(5):
-            server.signal(signal.SIGSTOP)
-            with pytest.raises(StoreTimeout):
-                await store.write([Remove("thing", "a"), thing("a", b"late")])
-            server.signal(signal.SIGCONT)
-            await store.write([Remove("thing", "a"), thing("a", b"newer")])
-            await trio.sleep(0.05)
-            record = await store.read("thing", "a")
-            assert record is not None
-            assert record.value == b"newer"
-
-
-async def test_a_server_that_was_killed_fails_writes_until_it_is_back_and_then_the_store_goes_on(
-    server: RedisServer,
-) -> None:
-    async with opened(server) as store:
-        await store.write([thing("a")])
-        server.stop()
-        for use in (store.write([thing("b")]), store.read("thing", "a"), store.bury("other")):
-            with pytest.raises(StoreError):
-                await use
-        server.start()
-        # Nothing was sent over a connection that the server had closed, so that this is made at once.
-        await store.write([thing("b")])
-        assert await store.read("thing", "b") is not None
-
-
 async def test_a_server_that_appends_to_a_file_loses_nothing_when_it_is_killed() -> None:
     with redis_server("--appendonly", "yes") as server:
-        async with opened(server) as store:
+        async with opened(server.url) as store:
             await store.write([thing("a")])
             await store.join("here")
             server.stop()
@@ -315,7 +187,7 @@ def test_commands_that_a_server_refuses_because_it_loads_its_data_are_sent_once_
 
 
 async def test_scripts_that_the_server_has_forgotten_are_loaded_again(server: RedisServer) -> None:
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         await store.write([thing("a")])
         server.say("SCRIPT", "FLUSH")
         await store.write([thing("b")])
@@ -325,7 +197,7 @@ async def test_scripts_that_the_server_has_forgotten_are_loaded_again(server: Re
 async def test_a_server_that_has_become_a_replica_refuses_writes_and_takes_them_when_it_is_primary_again(
     server: RedisServer,
 ) -> None:
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         await store.write([thing("a")])
         server.say("REPLICAOF", "127.0.0.1", "1")
         with pytest.raises(StoreError):
@@ -335,7 +207,7 @@ async def test_a_server_that_has_become_a_replica_refuses_writes_and_takes_them_
 
 
 async def test_a_full_server_is_a_full_store_and_reads_go_on(server: RedisServer) -> None:
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         await store.write([thing("a")])
         server.say("CONFIG", "SET", "maxmemory", "1")
         with pytest.raises(StoreFull):
@@ -349,7 +221,7 @@ async def test_a_full_server_is_a_full_store_and_reads_go_on(server: RedisServer
 async def test_a_write_whose_connection_is_cut_has_an_unknown_outcome_and_the_next_one_is_made(
     server: RedisServer,
 ) -> None:
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         for number in range(20):
             server.say("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             # Mostly it is seen that the server has closed the connection, before anything is sent.
@@ -362,65 +234,19 @@ async def test_a_write_whose_connection_is_cut_has_an_unknown_outcome_and_the_ne
 # processes
 
 
-async def test_no_process_is_buried_because_of_an_outage(server: RedisServer, tmp_path: Path) -> None:
-    """The leases lapse while the server is frozen, and it thaws before anybody has renewed one."""
-    async with opened(server) as store, opened(server) as other:
-        await store.join("here")
-        await other.join("other")
-        await dead(store, "a stranger")
-        server.signal(signal.SIGSTOP)
-        await trio.sleep(3)
-        server.signal(signal.SIGCONT)
-        until = trio.current_time() + 2
-        while trio.current_time() < until:
-            try:
-                assert not await store.bury("other")
-                assert not await other.bury("here")
-            except StoreError:
-                pass
-            await trio.sleep(0.01)
-        await store.write([thing("a")])
-
-
 async def test_a_store_that_was_emptied_buries_no_living_process_and_goes_on(server: RedisServer) -> None:
-    async with opened(server) as store, opened(server) as other:
+    async with opened(server.url) as store, opened(server.url) as other:
         await store.join("here")
         await other.join("other", b"about")
         await dead(store, "a stranger")
         server.say("FLUSHALL")
-        until = trio.current_time() + 3
-        while trio.current_time() < until:
-            assert not await store.bury("other")
-            await trio.sleep(0.02)
+        await bury_none((store, "other"), seconds=3)
         assert (await store.nodes())["other"] == b"about"
         await other.write([thing("a")])
 
 
-async def test_the_clock_of_this_machine_does_not_count(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-
-    def ahead() -> float:
-        return time.time() + 3600
-
-    async with opened(server) as store, opened(server, ahead) as other:
-        until = time.time() + 100
-        await store.write([thing("a", expires_at=until)])
-        await other.write([thing("b", expires_at=until + 3600)])
-        records: Sequence[Record] = await store.list("thing")
-        assert [round(record.expires_at - until) for record in records] == [0, 0]
-        seen = await other.read("thing", "a")
-        assert seen is not None
-        assert round(seen.expires_at - until) == 3600
-        await store.join("here")
-        await other.join("other")
-        await dead(store, "a stranger")
-        assert not await other.bury("here")
-        assert not await store.bury("other")
-    assert "differs by" in caplog.text
-
-
 async def test_every_key_expires(server: RedisServer) -> None:
-    async with opened(server) as store:
+    async with opened(server.url) as store:
         await store.join("here")
         await store.write([thing("a", expires_at=time.time() + 100), thing("b", expires_at=time.time() + 50)])
         await dead(store, "a stranger")
@@ -433,17 +259,3 @@ async def test_every_key_expires(server: RedisServer) -> None:
     assert all(isinstance(life, int) and life > 0 for life in lives.values()), lives
     indexes = [life for name, life in lives.items() if b":i" in name]
     assert all(isinstance(life, int) and 90 <= life <= 100 for life in indexes)
-
-
-# notices
-
-
-async def test_a_listener_learns_that_it_may_have_missed_some_when_its_connection_was_lost(server: RedisServer) -> None:
-    async with opened(server) as store, store.listen() as notices:
-        await store.announce("one", b"")
-        assert await anext(notices) == Notice("one", b"")
-        server.stop()
-        server.start()
-        assert await anext(notices) is MISSED
-        await store.announce("two", b"")
-        assert await anext(notices) == Notice("two", b"")

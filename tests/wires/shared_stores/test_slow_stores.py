@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
 import trio
-from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
+from store_talk import BOUND, bury_none, open_at
 
-from trio_mcp.storage import Put, Record, SharedStore
+from trio_mcp.storage import Put, Record
 from trio_mcp.stores.leases import LEASE_SECONDS, QUIET_SECONDS
-from trio_mcp.stores.postgres import open_postgres
-from trio_mcp.stores.redis import open_redis
 
 LATE = [0.1, pytest.param(0.3, marks=pytest.mark.long)]
 """Seconds by which an answer is late. With 300 ms a lease is renewed with half of its time left: a busy machine may take that."""
 MANY = 20
-BOUND = 60
-OpenOne = Callable[[str], AbstractAsyncContextManager[SharedStore]]
-
-
-@pytest.fixture(params=[REDIS_VARIABLE, POSTGRES_VARIABLE], ids=["redis", "postgres"])
-def opening(request: pytest.FixtureRequest) -> tuple[str, OpenOne]:
-    """The URL of a server, and what opens a store there."""
-    if request.param == REDIS_VARIABLE:
-        request.getfixturevalue("redis_url")
-        return os.environ[request.param], open_redis
-    request.getfixturevalue("postgres_url")
-    return os.environ[request.param], open_postgres
 
 
 async def passed_on(source: trio.SocketStream, target: trio.SocketStream, late: float) -> None:
@@ -77,20 +62,16 @@ async def slow_way(url: str, late: float) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("late", LATE)
 async def test_a_slow_store_takes_every_write_and_its_process_is_not_taken_for_dead(
-    opening: tuple[str, OpenOne], late: float
+    namespace: str, late: float
 ) -> None:
-    url, open_one = opening
     with trio.fail_after(BOUND):
-        async with slow_way(url, late) as slow, open_one(slow) as store, open_one(url) as other:
+        async with slow_way(namespace, late) as slow, open_at(slow) as store, open_at(namespace) as other:
             await store.join("slow")
             async with trio.open_nursery() as nursery:
                 for number in range(MANY):
                     nursery.start_soon(store.write, [Put(Record("thing", f"slow {number}", b"value"))])
             assert len([each for each in await other.list("thing") if each.key.startswith("slow ")]) == MANY
             # Longer than until it would be buried.
-            with trio.move_on_after(QUIET_SECONDS + 2 * LEASE_SECONDS):
-                while True:
-                    assert not await other.bury("slow")
-                    await trio.sleep(0.1)
+            await bury_none((other, "slow"), seconds=QUIET_SECONDS + 2 * LEASE_SECONDS)
             await store.write([Put(Record("thing", "slow again", b"value"))])
             assert await store.read("thing", "slow again") is not None

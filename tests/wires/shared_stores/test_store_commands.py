@@ -10,9 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import trio
-from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
 
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
@@ -31,12 +29,6 @@ server = Server("{name}", version="1")
 async def echo(text: str) -> str:
     return text
 """
-
-
-@pytest.fixture(params=[REDIS_VARIABLE, POSTGRES_VARIABLE], ids=["redis", "postgres"])
-def url(request: pytest.FixtureRequest) -> str:
-    request.getfixturevalue("redis_url" if request.param == REDIS_VARIABLE else "postgres_url")
-    return os.environ[request.param]
 
 
 def command(*words: str, key: bytes | None = KEY) -> subprocess.CompletedProcess[str]:
@@ -60,10 +52,10 @@ async def fill(url: str, server: str) -> None:
         )
 
 
-def test_a_store_is_listed_and_checked_without_showing_what_is_in_it(url: str) -> None:
-    name = f"listed [{url[:5]}]"
-    trio.run(fill, url, name)
-    named = f"{url}?namespace={name}"
+def test_a_store_is_listed_and_checked_without_showing_what_is_in_it(database: str) -> None:
+    name = f"listed [{database[:5]}]"
+    trio.run(fill, database, name)
+    named = f"{database}?namespace={name}"
     listed = command("store", "list", named, "--json")
     assert listed.returncode == 0, listed.stderr
     kinds = {each["kind"]: each for each in json.loads(listed.stdout)}
@@ -82,25 +74,25 @@ def test_a_store_is_listed_and_checked_without_showing_what_is_in_it(url: str) -
     assert "no keys" in command("store", "check", named, key=None).stdout
 
 
-def test_of_several_stores_in_one_database_one_must_be_named(url: str) -> None:
+def test_of_several_stores_in_one_database_one_must_be_named(database: str) -> None:
     for name in ("several one", "several two"):
-        trio.run(fill, url, name)
-    ended = command("store", "list", url)
+        trio.run(fill, database, name)
+    ended = command("store", "list", database)
     assert ended.returncode != 0
     assert "several one" in ended.stderr
     assert "?namespace=" in ended.stderr
 
 
-def test_a_namespace_that_has_nothing_is_an_error_that_names_those_that_there_are(url: str) -> None:
-    trio.run(fill, url, "meant")
-    ended = command("store", "list", f"{url}?namespace=ment")
+def test_a_namespace_that_has_nothing_is_an_error_that_names_those_that_there_are(database: str) -> None:
+    trio.run(fill, database, "meant")
+    ended = command("store", "list", f"{database}?namespace=ment")
     assert ended.returncode != 0
     assert "'ment'" in ended.stderr
     assert "'meant'" in ended.stderr
 
 
-def test_a_database_is_not_shrunk(url: str) -> None:
-    ended = command("store", "vacuum", url)
+def test_a_database_is_not_shrunk(database: str) -> None:
+    ended = command("store", "vacuum", database)
     assert ended.returncode != 0
     assert "files" in ended.stderr
 
@@ -113,16 +105,26 @@ def test_a_database_that_is_away_is_an_error_in_one_line() -> None:
         assert "Traceback" not in ended.stderr
 
 
-async def test_a_server_that_names_no_store_takes_that_of_the_option(url: str, tmp_path: Path) -> None:
-    name = f"served {url[:5]}"
+async def test_a_server_that_names_no_store_takes_that_of_the_option(database: str, tmp_path: Path) -> None:
+    name = f"served {database[:5]}"
     (tmp_path / "served.py").write_text(SERVER.format(name=name))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment["TRIO_MCP_KEYS"] = base64.urlsafe_b64encode(KEY).decode()
-    line = [sys.executable, "-m", "trio_mcp.cli", "serve", str(tmp_path / "served.py"), "--port", "0", "--store", url]
+    line = [
+        sys.executable,
+        "-m",
+        "trio_mcp.cli",
+        "serve",
+        str(tmp_path / "served.py"),
+        "--port",
+        "0",
+        "--store",
+        database,
+    ]
     with trio.fail_after(BOUND):
         process = await trio.lowlevel.open_process(line, stderr=subprocess.DEVNULL, env=environment)
         try:
-            async with open_store(url, KeyRing([KEY]), MemoryBudget(), name) as store:
+            async with open_store(database, KeyRing([KEY]), MemoryBudget(), name) as store:
                 while not await store.nodes():  # type: ignore[attr-defined]  # noqa: ASYNC110
                     await trio.sleep(0.1)
                 process.send_signal(signal.SIGTERM)
