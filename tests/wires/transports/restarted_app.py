@@ -1,7 +1,6 @@
 """A server that is killed and started again, on the socket of its parent.
 
-Usage: restarted_app.py FD FOLDER. In FOLDER are the state of the server, and `effects`, what its tools have done, which it
-also says on stdout.
+Usage: restarted_app.py FD FOLDER. In FOLDER are the state of the server, and `effects`, what its tool has done.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ def serve(fd: int, folder: Path) -> None:
     def do(what: str) -> int:
         with effects.open("a") as file:
             file.write(f"{what}\n")
-        print(what, flush=True)
         return effects.read_text().count(what)
 
     server = Server("restarted", options=ServiceOptions(keys=KEYS, store=str(folder / "state.db")))
@@ -39,31 +37,6 @@ def serve(fd: int, folder: Path) -> None:
         sure = await ctx.elicit("Sure?", bool)
         shipped = await ctx.step("ship", do, "shipped")
         return f"{sure.action} {charged} {shipped}"
-
-    @server.tool(resume="replay")
-    async def count(ctx: Context) -> str:
-        for number in range(1, 5):
-            await ctx.progress(number, 5)
-        run = await trio.to_thread.run_sync(do, "ran")
-        if run == 1:
-            await trio.sleep_forever()
-        await ctx.progress(5, 5)
-        return f"counted in run {run}"
-
-    @server.tool(resume="replay")
-    async def pay(ctx: Context) -> str:
-        await ctx.progress(1, 2)
-        await ctx.step("charge", charge_slowly)
-        return "paid"
-
-    async def charge_slowly() -> None:
-        do("charged")
-        await trio.sleep_forever()
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        do("asked")
-        return (await ctx.elicit("Sure?", bool)).action
 
     app = asgi_app(server, allowed_hosts=["127.0.0.1"])
     with socket.socket(fileno=fd) as listener:
