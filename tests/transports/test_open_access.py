@@ -84,68 +84,27 @@ OPEN: dict[str, Callable[[], SharedServer]] = {
 asking = pytest.mark.parametrize("make", ASKING.values(), ids=ASKING)
 
 
+KEYS = """
+    Authorization X-JWT X-Session-Id Session X-Amz-Sig Ticket DPoP X-PIN PRIVATE-TOKEN X-Api-Key X-Goog-Api-Key apikey
+    Ocp-Apim-Subscription-Key X-Key X-CSRF Basic
+"""
+QUERIES = """
+    code=x sig=x sid=x jwt=x a=1;token=2 session=x key=x AWSAccessKeyId=x accessToken=x a=1&api%5Fkey=x a=eyJhbGciOi
+    a=1&b=Bearer+x
+"""
+OTHER_KEYS = """
+    X-Max-Tokens X-Author X-Keyboard Idempotency-Key X-Monkey X-Tokenizer X-Compass X-Bypass-Cache X-Routing-Key X-Partition-Key
+    X-Code
+"""
+OTHER_QUERIES = "author=me keyword=x max_tokens=5 compass=n sort_key=a country_code=de sortKey=a"
 CREDENTIALS: list[tuple[str, dict[str, str]]] = [
-    *(
-        ("", {name: "x"})
-        for name in [
-            "Authorization",
-            "X-JWT",
-            "X-Session-Id",
-            "Session",
-            "X-Amz-Sig",
-            "Ticket",
-            "DPoP",
-            "X-PIN",
-            "PRIVATE-TOKEN",
-        ]
-    ),
-    *(
-        ("", {name: "x"})
-        for name in ["X-Api-Key", "X-Goog-Api-Key", "apikey", "Ocp-Apim-Subscription-Key", "X-Key", "X-CSRF", "Basic"]
-    ),
+    *(("", {name: "x"}) for name in KEYS.split()),
     *(("", {"X-Custom": value}) for value in ("Bearer x", "basic eA==", "eyJhbGciOi")),
-    *(
-        ("?" + query, {})
-        for query in [
-            "code=x",
-            "sig=x",
-            "sid=x",
-            "jwt=x",
-            "a=1;token=2",
-            "session=x",
-            "key=x",
-            "AWSAccessKeyId=x",
-            "accessToken=x",
-        ]
-    ),
-    *(("?" + query, {}) for query in ["accessToken=x", "a=1&api%5Fkey=x", "a=eyJhbGciOi", "a=1&b=Bearer+x"]),
+    *((f"?{query}", {}) for query in QUERIES.split()),
 ]
 NO_CREDENTIALS: list[tuple[str, dict[str, str]]] = [
-    *(
-        ("", {name: "x"})
-        for name in [
-            "X-Max-Tokens",
-            "X-Author",
-            "X-Keyboard",
-            "Idempotency-Key",
-            "X-Monkey",
-            "X-Tokenizer",
-            "X-Compass",
-        ]
-    ),
-    *(("", {name: "x"}) for name in ["X-Bypass-Cache", "X-Routing-Key", "X-Partition-Key", "X-Code"]),
-    *(
-        ("?" + query, {})
-        for query in [
-            "author=me",
-            "keyword=x",
-            "max_tokens=5",
-            "compass=n",
-            "sort_key=a",
-            "country_code=de",
-            "sortKey=a",
-        ]
-    ),
+    *(("", {name: "x"}) for name in OTHER_KEYS.split()),
+    *((f"?{query}", {}) for query in OTHER_QUERIES.split()),
 ]
 
 

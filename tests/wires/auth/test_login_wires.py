@@ -8,7 +8,6 @@ import stat
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -17,9 +16,8 @@ from joserfc.jwk import ECKey
 from oidc_provider import Provider, agree, free_port, protected, provider
 
 from trio_mcp import Client
-from trio_mcp.auth import AuthorizationError, ClientCredentials, Login, MemoryTokens, OAuth, TokenFiles
+from trio_mcp.auth import ClientCredentials, Login, OAuth, TokenFiles
 from trio_mcp.auth.client.logins import log_in, log_out
-from trio_mcp.errors import AuthorizationErrorKind, PeerError
 
 LIMIT = 60.0
 
@@ -87,16 +85,6 @@ async def test_a_tool_that_needs_more_scopes_asks_the_user_again_for_all_of_them
     assert {*(login.tokens.scope or "").split()} >= {"notes:read", "notes:write"}
 
 
-async def test_without_a_login_a_program_that_opens_no_browser_names_the_command(
-    idp: Provider, files: TokenFiles
-) -> None:
-    async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT), pytest.raises(AuthorizationError, match=f"trio-mcp login {url}") as caught:
-            async with Client.connect(url, auth=OAuth(interactive=False, store=files)):
-                pass
-    assert caught.value.kind is AuthorizationErrorKind.LOGIN_REQUIRED
-
-
 async def test_tokens_that_expire_are_refreshed_without_the_user(modules: Path, files: TokenFiles) -> None:
     user = User()
     # Below the 30 seconds at which tokens are refreshed: each request refreshes.
@@ -106,30 +94,6 @@ async def test_tokens_that_expire_are_refreshed_without_the_user(modules: Path, 
                 for _ in range(3):
                     assert (await client.call_tool("read")).text == "a note"
     assert user.pages == 1
-
-
-async def test_a_provider_that_is_down_keeps_the_login(modules: Path, files: TokenFiles) -> None:
-    async with provider(modules, accessTokenSeconds=20) as idp, protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            login = await log_in(OAuth(browser=agree, store=files), url)
-            await idp.control("fail", path="/token", status=503)
-            with pytest.raises(AuthorizationError) as caught:
-                async with Client.connect(url, auth=OAuth(interactive=False, store=files)):
-                    pass
-            assert caught.value.kind is AuthorizationErrorKind.UNAVAILABLE
-            assert await files.read(url) == login
-            await idp.control("fail", path="/token", status=0)
-            async with Client.connect(url, auth=OAuth(interactive=False, store=files)) as client:
-                assert (await client.call_tool("read")).text == "a note"
-
-
-async def test_a_refused_login_is_denied(idp: Provider, files: TokenFiles) -> None:
-    await idp.control("deny")
-    async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT), pytest.raises(AuthorizationError) as caught:
-            await log_in(OAuth(browser=agree, store=files), url)
-    assert caught.value.kind is AuthorizationErrorKind.DENIED
-    assert caught.value.oauth_error == "access_denied"
 
 
 @pytest.mark.parametrize("nonce", [False, True])
@@ -187,16 +151,6 @@ async def refreshed(files: TokenFiles, url: str) -> str:
         return "" if await authorizer.refresh(login.tokens) else "login_required"
 
 
-async def test_a_registration_is_used_again_for_the_next_login(idp: Provider, files: TokenFiles) -> None:
-    async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            first = await log_in(OAuth(browser=agree, store=files), url)
-            second = await log_in(OAuth(browser=agree, store=files), url)
-    assert first.registration == second.registration
-    assert first.tokens.access != second.tokens.access
-    assert await idp.requests("/reg") == 1
-
-
 async def test_a_provider_that_forgot_the_client_gets_another_registration(idp: Provider, files: TokenFiles) -> None:
     async with protected(idp.issuer) as url:
         with trio.fail_after(LIMIT):
@@ -205,31 +159,6 @@ async def test_a_provider_that_forgot_the_client_gets_another_registration(idp: 
             assert await refreshed(files, url) == "login_required"
             second = await log_in(OAuth(browser=agree, store=files), url)
     assert first.registration.client_id != second.registration.client_id
-
-
-async def test_two_requests_that_need_a_login_at_once_cause_one(idp: Provider) -> None:
-    user = User()
-    async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            async with Client.connect(url, auth=OAuth(browser=user, store=MemoryTokens())) as client:
-                texts: list[Any] = []
-
-                async def call() -> None:
-                    texts.append((await client.call_tool("write", {"text": "x"})).text)
-
-                async with trio.open_nursery() as nursery:
-                    for _ in range(5):
-                        nursery.start_soon(call)
-    assert texts == ["written: x"] * 5
-    assert user.pages == 2
-
-
-async def test_a_server_error_is_not_a_question_of_authorization(idp: Provider, files: TokenFiles) -> None:
-    async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            async with Client.connect(url, auth=OAuth(browser=agree, store=files)) as client:
-                with pytest.raises(PeerError):
-                    await client.call_tool("missing")
 
 
 async def test_a_client_may_be_known_by_the_url_of_its_metadata(idp: Provider, files: TokenFiles) -> None:

@@ -19,10 +19,9 @@ from oidc_provider import Provider, free_port, provider
 from serving import HttpProcess, child, line_of, served
 
 from trio_mcp import Client, HttpRequest, HttpResponse, Server
-from trio_mcp.auth import AuthorizationError, MemoryTokens, OAuth, TokenFiles
+from trio_mcp.auth import MemoryTokens, OAuth, TokenFiles
 from trio_mcp.auth.client.code import challenge_of
-from trio_mcp.auth.client.logins import log_out
-from trio_mcp.errors import AuthorizationErrorKind, PeerError
+from trio_mcp.errors import PeerError
 
 SCRIPT = Path(__file__).with_name("proxied_server.py")
 LIMIT = 60.0
@@ -86,21 +85,6 @@ async def test_our_client_logs_in_steps_up_refreshes_and_goes_on_after_a_crash(
     assert max(map(len, user.urls)) < 2_000
 
 
-async def test_a_crash_in_the_middle_of_a_login_does_not_end_it(modules: Path) -> None:
-    async with proxied(modules) as (server, _):
-
-        async def crashing(url: str) -> str:
-            back = await User()(url)
-            await server.kill()
-            await server.start()
-            return back
-
-        with trio.fail_after(LIMIT):
-            auth = OAuth(browser=crashing, store=MemoryTokens())
-            async with Client.connect(server.url, auth=auth) as client:
-                assert (await client.call_tool("read")).text == "a note"
-
-
 async def test_a_second_process_with_the_same_keys_serves_and_refreshes_the_tokens_of_the_first(
     modules: Path, tmp_path: Path
 ) -> None:
@@ -156,54 +140,6 @@ async def test_new_keys_end_logins_and_clients_register_and_log_in_again_by_them
             assert second is not None
             assert first.registration.client_id != second.registration.client_id
     assert user.logins == 2
-
-
-async def test_a_logout_revokes_at_the_provider(modules: Path, tmp_path: Path) -> None:
-    files = TokenFiles(tmp_path / "auth")
-    async with proxied(modules) as (server, idp):
-        with trio.fail_after(LIMIT):
-            settings = OAuth(browser=User(), store=files)
-            async with Client.connect(server.url, auth=settings) as client:
-                await client.call_tool("read")
-            login = await files.read(server.url)
-            assert login is not None
-            await log_out(files, server.url)
-            assert await idp.requests("/token/revocation") == 1
-            form = {
-                "grant_type": "refresh_token",
-                "refresh_token": login.tokens.refresh,
-                "client_id": login.registration.client_id,
-            }
-            async with httpx2.AsyncClient() as http:
-                answer = await http.post(f"{server.url}/oauth/token", data=form)
-            assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
-
-
-async def test_a_user_who_is_denied_by_the_provider_gets_the_error_in_the_client(modules: Path) -> None:
-    async with proxied(modules) as (server, idp):
-        await idp.control("deny")
-        with trio.fail_after(LIMIT), pytest.raises(AuthorizationError) as caught:
-            async with Client.connect(server.url, auth=OAuth(browser=User(), store=MemoryTokens())) as client:
-                await client.call_tool("read")
-        assert caught.value.kind is AuthorizationErrorKind.DENIED
-
-
-async def test_a_provider_that_is_away_does_not_end_a_login(modules: Path, tmp_path: Path) -> None:
-    files = TokenFiles(tmp_path / "auth")
-    async with proxied(modules) as (server, idp):
-        with trio.fail_after(LIMIT):
-            async with Client.connect(server.url, auth=OAuth(browser=User(), store=files)) as client:
-                await client.call_tool("read")
-            stored = OAuth(interactive=False, store=files)
-            async with stored.open(server.url) as authorizer:
-                tokens = await authorizer.stored_tokens()
-                assert tokens is not None
-                await idp.control("fail", path="/token", status=503)
-                with pytest.raises(AuthorizationError) as caught:
-                    await authorizer.refresh(tokens)
-                assert caught.value.kind is AuthorizationErrorKind.UNAVAILABLE
-                await idp.control("fail", path="/token", status=0)
-                await authorizer.refresh(tokens)
 
 
 async def test_a_client_whose_id_is_the_url_of_its_metadata_logs_in_without_registering(modules: Path) -> None:

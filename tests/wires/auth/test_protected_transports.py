@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-import httpx2
 import pytest
 import trio
 from oidc_provider import free_port
@@ -121,32 +120,3 @@ async def test_a_proxy_without_a_login_names_the_command_to_its_host_and_its_use
         if messages == [DISCOVER]:
             assert (await command.error_line()).decode() == f"trio-mcp: {login}"
             assert await command.end() == Status.REFUSED
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/nothing"), ("POST", "/message"), ("GET", "/sse"), ("PUT", "/mcp")],
-)
-async def test_every_path_and_verb_of_our_connection_needs_a_token(method: str, path: str) -> None:
-    port = free_port()
-    async with protected(port), httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
-        with trio.fail_after(LIMIT):
-            response = await http.request(method, path)
-            assert response.status_code == 401
-            assert f'resource_metadata="http://127.0.0.1:{port}/.well-known' in response.headers["www-authenticate"]
-            for head in ("Bearer a b", "Bearer"):
-                refused = await http.request(method, path, headers={"authorization": head})
-                assert refused.status_code == 400
-
-
-async def test_the_metadata_is_served_by_our_connection() -> None:
-    port = free_port()
-    async with protected(port), httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
-        with trio.fail_after(LIMIT):
-            place = "/.well-known/oauth-protected-resource"
-            document = await http.get(f"{place}/mcp")
-            assert document.json()["resource"] == f"http://127.0.0.1:{port}/mcp"
-            assert document.headers["access-control-allow-origin"] == "*"
-            head = await http.head(place)
-            assert (head.status_code, head.content) == (200, b"")
-            assert head.headers["content-length"] == document.headers["content-length"]

@@ -85,32 +85,6 @@ async def test_the_metadata_leads_to_the_provider(modules: Path) -> None:
         assert document["scopes_supported"] == ["notes:read", "notes:write"]
 
 
-async def test_new_keys_of_the_provider_work_with_their_first_token(modules: Path) -> None:
-    async with provider(modules, clients=[ROBOT]) as idp, protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            before = await token(idp, url)
-            assert (await call(url, before)).status_code == 200
-            await idp.control("rotate-keys")
-            assert (await call(url, await token(idp, url))).status_code == 200
-            assert (await call(url, before)).status_code == 401
-
-
-async def test_a_provider_that_fails_is_503_and_its_keys_count_on(modules: Path) -> None:
-    async with provider(modules, clients=[ROBOT]) as idp:
-        await idp.control("fail", path="/jwks", status=503)
-        async with protected(idp.issuer) as url:
-            with trio.fail_after(LIMIT):
-                good = await token(idp, url)
-                reply = await call(url, good)
-                assert reply.status_code == 503
-                assert int(reply.headers["retry-after"]) >= 1
-                await idp.control("fail", path="/jwks", status=0)
-                await trio.sleep(int(reply.headers["retry-after"]))  # the back-off of a real clock
-                assert (await call(url, good)).status_code == 200
-                await idp.control("fail", path="/jwks", status=503)
-                assert (await call(url, await token(idp, url))).status_code == 200
-
-
 async def test_an_opaque_token_is_asked_about_and_refused_after_its_revocation(modules: Path) -> None:
     async with provider(modules, clients=[ROBOT], tokens="opaque") as idp:
         verifier = introspection(idp.issuer, client_id="robot", client_secret="a-secret-of-the-robot", cache_seconds=0)

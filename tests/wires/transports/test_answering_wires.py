@@ -1,4 +1,4 @@
-"""What ends the handlers of a client, and an agent, over real wires."""
+"""What ends the handlers of a client, over real wires."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from typing import Any
 import asking_app
 import pytest
 import trio
-from naming import unnamed
 from scripted import Thinker
-from scripted_model import ScriptedModel, results_in, use
 from serving import IMPORTS, SOON, START, served
 
-from trio_mcp import Client, Disconnected, Server, accept_defaults, run_agent
-from trio_mcp.errors import SampleRefused
+from trio_mcp import Client, Disconnected, accept_defaults
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("asking_app.py"))]
 
@@ -26,15 +23,13 @@ wires = pytest.mark.parametrize("wire", ["stdio", "http", "websocket"])
 
 
 @asynccontextmanager
-async def connected(wire: str, mode: str, app: Server = asking_app.server, **options: Any) -> AsyncIterator[Client]:
+async def connected(wire: str, mode: str, **options: Any) -> AsyncIterator[Client]:
     """A client of the asking server."""
-    asking_app.decided = trio.Event()
     if wire == "stdio":
-        command = [*COMMAND, "tasks"] if app is asking_app.as_tasks else COMMAND
-        async with Client.connect(command, mode=mode, env=IMPORTS, **options) as client:
+        async with Client.connect(COMMAND, mode=mode, env=IMPORTS, **options) as client:
             yield client
     else:
-        async with served(app, wire) as url, Client.connect(url, mode=mode, **options) as client:
+        async with served(asking_app.server, wire) as url, Client.connect(url, mode=mode, **options) as client:
             yield client
 
 
@@ -71,17 +66,6 @@ async def test_the_cancel_of_a_call_reaches_the_handler_of_its_question(wire: st
             assert (await client.call_tool("double", {"n": 2})).data == 4
 
 
-@wires
-async def test_a_question_that_a_legacy_server_withdraws_cancels_its_handler(wire: str) -> None:
-    thinks = Thinks()
-    with trio.fail_after(START):
-        async with connected(wire, "legacy", on_elicit=thinks) as client, trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "ask_or_decide")
-            await thinks.asked.wait()
-            await client.call_tool("decide")
-            await thinks.wait_ended()
-
-
 # A question of a modern server outlives its connection: where the client may connect again, its answer is sent there
 # (tests/wires/fire/test_durable_repeats.py).
 @pytest.mark.parametrize(("mode", "reconnect"), [("legacy", True), ("legacy", False), ("modern", False)])
@@ -115,55 +99,6 @@ async def lost(client: Client, tool: str) -> None:
     """Call a tool whose connection is going to be lost."""
     with pytest.raises(Disconnected):
         await client.call_tool(tool)
-
-
-@wires
-async def test_what_runs_as_a_task_at_the_client_is_answered_and_its_cancel_reaches_the_handler(wire: str) -> None:
-    thinks = Thinks()
-    with trio.fail_after(START):
-        async with connected(
-            wire, "legacy", app=asking_app.as_tasks, on_elicit=thinks, on_sample=lambda _asked: "because"
-        ) as client:
-            assert (await client.call_tool("wonder")).text == "because"
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(client.call_tool, "ask")
-                await thinks.asked.wait()
-                nursery.cancel_scope.cancel()
-            await thinks.wait_ended()
-
-
-@modes
-@wires
-async def test_a_provider_answers_what_its_user_allows(wire: str, mode: str) -> None:
-    allowed = [True, False]
-    with trio.fail_after(START):
-        async with connected(
-            wire, mode, sampling=ScriptedModel("because"), approve_sample=lambda _request, _server: allowed.pop(0)
-        ) as client:
-            assert (await client.call_tool("wonder")).text == "because"
-            if mode == "legacy":  # its server receives the error -1
-                refused = await client.call_tool("wonder")
-                assert refused.is_error
-                assert unnamed(refused.text, "code -1") == []
-            else:
-                with pytest.raises(SampleRefused):
-                    await client.call_tool("wonder")
-
-
-@modes
-async def test_an_agent_works_with_servers_on_several_wires(mode: str) -> None:
-    model = ScriptedModel([use("double", "1", n=21), use("greet", "2"), use("ask", "3")], "42")
-    other = Server("greeter")
-
-    @other.tool
-    async def greet() -> str:
-        return "hello"
-
-    with trio.fail_after(START):
-        async with connected("stdio", mode) as child, served(other) as url, Client.connect(url, mode=mode) as near:
-            result = await run_agent(model, "21 * 2?", [child, near], approve=lambda call: call.tool.name != "ask")
-    assert result.text == "42"
-    assert [bool(given.is_error) for given in results_in(result.messages)] == [False, False, True]
 
 
 async def test_a_server_on_stdio_does_not_warn_that_its_key_ends_with_it(tmp_path: Path) -> None:

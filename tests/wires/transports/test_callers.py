@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-import httpx2
 import pytest
 import trio
-from serving import SOON, served
-from talk import hello, modern_meta
+from serving import served
 
 from trio_mcp import Caller, Client, Context, PeerError, Server
-from trio_mcp.protocol.http.headers import headers_of
 
 BOUND = 30.0
-JSON = {"accept": "application/json, text/event-stream"}
 WIRES = {
     "http legacy": ("http", "/mcp", "legacy"),
     "http modern": ("http", "/mcp", "modern"),
@@ -88,19 +84,3 @@ async def test_missing_scopes_are_403_where_there_is_a_status_and_an_error_resul
                     await client.call_tool("donate")
                 assert caught.value.data == {"trio-mcp/requiredScopes": ["write"]}
             assert (await client.call_tool("whoami")).text == "alice ['read'] {}"
-
-
-async def test_the_403_names_the_scopes_in_its_challenge() -> None:
-    params = {"name": "donate", "arguments": {}, "_meta": modern_meta({})}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    async with library() as host, httpx2.AsyncClient(timeout=SOON) as http:
-        url, who = f"http://{host}/mcp", JSON | as_caller("reader")
-        modern = await http.post(url, json=body, headers=who | headers_of("tools/call", params))
-        hand = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello("2025-11-25", {})}
-        opened = await http.post(url, json=hand, headers=who)
-        session = {"mcp-session-id": opened.headers["mcp-session-id"]}
-        legacy = await http.post(url, json={**body, "params": {"name": "donate"}}, headers=who | session)
-        for reply in (modern, legacy):
-            assert reply.status_code == 403
-            assert reply.headers["www-authenticate"] == 'Bearer error="insufficient_scope", scope="write"'
-            assert reply.json()["id"] == 1

@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -156,32 +155,3 @@ async def test_a_command_is_served_to_the_network_with_one_warning(caplog: pytes
         assert await warnings(target, **network) == 1
         assert await warnings(target, **network, authenticate=authenticate) == 0
         assert await warnings(target) == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "warnings"),
-    [(["--host", "0.0.0.0", "--allowed-host", "mcp.example.com"], 1), ([], 0)],
-    ids=["to the network", "to the machine"],
-)
-def test_backfill_serves_a_command_to_the_network_with_one_warning(options: list[str], warnings: int) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trio_mcp", *BACKFILL, *options, "--", *COMMAND],
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **IMPORTS},
-    )
-    limit = threading.Timer(START, process.kill)
-    limit.start()
-    try:
-        assert process.stderr is not None
-        said = [next(line for line in process.stderr if "serves MCP at" in line)]
-        process.terminate()
-        said += process.stderr
-        assert process.wait() == 0
-    finally:
-        limit.cancel()
-        process.kill()
-        process.communicate()
-    assert sum("authenticate=" in line for line in said) == warnings
-    assert "hunter2" not in "".join(said)
