@@ -260,10 +260,3 @@ def test_a_server_that_ends_first_ends_the_proxy_with_the_reason() -> None:
         assert process.wait(SECONDS) == 3
         assert process.stderr is not None
         assert "status 5" in process.stderr.read().decode()
-
-
-def test_its_help_has_examples() -> None:
-    done = subprocess.run(backfill("--help"), capture_output=True, text=True, timeout=SECONDS, env=NO_KEYS)
-    assert done.returncode == 0
-    assert "examples:" in done.stdout
-    assert "trio-mcp backfill --" in done.stdout

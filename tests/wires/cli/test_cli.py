@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-import socket
 import subprocess
 from itertools import product
 from pathlib import Path
@@ -322,26 +321,6 @@ def test_the_network_needs_the_names_of_the_server() -> None:
     assert "--allowed-host" in refused(2, "serve", TRAVEL, "--host", "0.0.0.0", "--port", "0")
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("x = 1\n", ["has no Server in it"]),
-        ('one = Server("one")\ntwo = Server("two")\n', ["several servers", "{file}:one, {file}:two"]),
-        ("\n1 / 0\n", ["line 3: ZeroDivisionError: division by zero"]),
-        ("(", ["SyntaxError"]),
-    ],
-    ids=["no server", "several", "raises", "no Python"],
-)
-def test_a_file_that_cannot_be_served_is_named_with_the_reason(tmp_path: Path, text: str, names: list[str]) -> None:
-    file = server_file(tmp_path, text)
-    assert unnamed(refused(3, "run", file), file, *(name.format(file=file) for name in names)) == []
-
-
-def test_a_server_that_a_file_does_not_have_is_named(tmp_path: Path) -> None:
-    file = server_file(tmp_path, 'one = Server("one")\n')
-    assert "has no server called 'three'" in refused(3, "serve", f"{file}:three")
-
-
 def test_a_file_that_fails_is_reported_once(tmp_path: Path) -> None:
     file = server_file(tmp_path, "\n1 / 0\n")
     (line,) = trio_mcp("call", file, "tool").stderr.splitlines()
@@ -398,21 +377,7 @@ def test_a_traceback_shows_only_when_it_is_asked_for(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].endswith("ZeroDivisionError: division by zero")
 
 
-def test_a_port_that_is_taken_is_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = refused(3, "serve", TRAVEL, "--port", str(port))
-    assert unnamed(said, f"port {port}: the port is taken", "--port") == []
-
-
 # help
-
-
-def test_help_has_examples_and_the_exit_statuses() -> None:
-    # tests/cli/test_commands.py looks at the help of each command.
-    done = trio_mcp("call", "--help")
-    assert done.returncode == 0
-    assert unnamed(done.stdout, "examples:", "exit status:") == []
 
 
 def test_the_version_is_printed() -> None:

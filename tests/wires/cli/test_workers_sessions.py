@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
@@ -14,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import trio
-from crew import Crew, Json, files, kill, serving, until
+from crew import Crew, Json, kill, serving, until
 from peer import hello
 from serving import START
 from talk import modern_meta
@@ -148,26 +147,6 @@ async def test_a_session_has_one_stream_for_what_belongs_to_no_request_and_ends_
         assert (await crew.send("DELETE", headers=session.headers)).status_code == 204
         for _ in range(MANY):
             assert (await session.post({"method": "notifications/initialized"})).status_code == 404
-
-
-async def test_the_session_of_another_id_is_unknown_at_every_worker(short: Path) -> None:
-    async with serving(short, workers=2) as crew:
-        for _ in range(MANY):
-            unknown = Session(crew, "a" * 32)
-            assert (await unknown.post({"method": "notifications/initialized"})).status_code == 404
-
-
-async def test_a_client_that_leaves_any_worker_cancels_its_modern_call(short: Path) -> None:
-    async with serving(short, workers=2) as crew:
-        for number in range(1, MANY // 2):
-            asked = (await crew.post("tools/call", name="nap", arguments={}))["result"]
-            leg = {"requestState": asked["requestState"], "inputResponses": dict.fromkeys(asked["inputRequests"], YES)}
-            async with trio.open_nursery() as nursery:
-                # It is carried on at the worker where it is parked.
-                nursery.start_soon(partial(crew.call, "nap", **leg))
-                await crew.hear("nap begins", times=number)
-                nursery.cancel_scope.cancel()
-            await crew.hear("nap ends", times=number)
 
 
 async def test_sessions_of_a_worker_that_was_killed_go_on_in_another(short: Path) -> None:
@@ -336,28 +315,3 @@ async def test_a_worker_that_blocks_for_a_while_is_slow_and_stays(short: Path) -
         home = int(await session.call("where"))
         assert home in before
         assert crew.pids == before
-
-
-async def test_a_stranger_on_the_socket_of_a_worker_gets_its_end_and_harms_nothing(short: Path) -> None:
-    async with serving(short, workers=2) as crew:
-        session = await opened(crew)
-        (folder,) = files(short)
-        sockets = [short / folder / name for name in files(short / folder) if re.fullmatch("l[0-9a-f]+", name)]
-        assert len(sockets) == 2
-        for path in sockets:
-            for said in (b"GET / HTTP/1.1\r\n\r\n", b"\x01" + bytes(8) + b"\xff\xff\xff\xff", b"\x63" + bytes(12)):
-                async with await trio.open_unix_socket(str(path)) as stream:
-                    await stream.send_all(said)
-                    with trio.fail_after(START):
-                        assert await stream.receive_some() == b""
-        await crew.hear("a link was closed", times=6)
-        assert len({await session.call("where") for _ in range(MANY)}) == 1
-
-
-async def test_a_long_result_and_a_long_argument_pass_through_any_worker(short: Path) -> None:
-    async with serving(short, workers=2) as crew:
-        session = await opened(crew)
-        # Of a body of 4 MiB at most.
-        text = "x" * 4_000_000
-        for _ in range(MANY // 2):
-            assert await session.call("echo", text=text) == text

@@ -6,21 +6,15 @@ If the environment has `HANDED`, the host runs the lifespan of the server.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 
-import trio
 from fastapi import FastAPI
 
 from trio_mcp import Context, Server
-from trio_mcp_transports.asyncio_host import time_limits
 from trio_mcp_transports.http import asgi_app
-
-# A client that reads nothing counts as gone much sooner.
-vars(time_limits)["SEND_SECONDS"] = 0.5
 
 
 def note(text: str) -> None:
@@ -56,28 +50,6 @@ async def wait() -> None:
         await asyncio.sleep(60)
     finally:
         note("cancelled")
-
-
-@server.tool
-async def talk(ctx: Context) -> None:
-    """Report progress until the call is cancelled."""
-    note("talking")
-    try:
-        for done in itertools.count():
-            await ctx.progress(done, message="x" * 10_000)
-    finally:
-        note("silent")
-
-
-async def fail() -> None:
-    raise ValueError("bug")
-
-
-@server.tool(asyncio=False)
-async def crash() -> None:
-    """Let Trio fail."""
-    trio.lowlevel.spawn_system_task(fail)
-    await trio.sleep_forever()
 
 
 mcp = asgi_app(server, drain=0.2)

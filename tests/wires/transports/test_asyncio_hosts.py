@@ -17,7 +17,6 @@ import httpx2
 import pytest
 import trio
 import uvicorn
-from asgi_peer import JSON_HEADERS, modern_call
 from serving import IMPORTS, free_port
 
 from trio_mcp import Client, Server, accept
@@ -125,19 +124,6 @@ async def test_a_mounted_server_uses_the_pool_of_its_host(kind: str, mode: str) 
         assert host.notes == ["server started", "server ended, pool open", "host ended"]
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no SIGUSR1")
-@pytest.mark.parametrize("kind", ["lazy", "handed"])
-async def test_the_signal_that_logs_what_runs_does_not_end_the_host(kind: str) -> None:
-    async with hosted(kind) as (host, url):
-        async with Client.connect(url, on_elicit=lambda _asked: accept(value=2)) as client:
-            assert (await client.call_tool("buy")).text == "2 of open"
-            for _ in range(2):
-                host.process.send_signal(signal.SIGUSR1)
-                assert (await client.call_tool("buy")).text == "2 of open"
-        host.process.send_signal(signal.SIGTERM)
-        await host.noted("host ended")
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("kind", ["lazy", "handed"])
 async def test_a_signal_ends_calls_and_open_streams_and_the_server_before_the_pool(
@@ -156,50 +142,6 @@ async def test_a_signal_ends_calls_and_open_streams_and_the_server_before_the_po
             await host.noted("host ended")
             assert host.notes[-3:] == ["cancelled", "server ended, pool open", "host ended"]
             nursery.cancel_scope.cancel()
-
-
-IMPLEMENTATIONS = [("h11", "asyncio"), ("httptools", "uvloop")]
-
-
-@pytest.mark.parametrize(("http", "loop"), IMPLEMENTATIONS)
-@pytest.mark.parametrize("kind", ["lazy", "handed"])
-async def test_a_failure_of_trio_ends_the_requests_with_503_and_the_host_and_the_next_request_live(
-    kind: str, http: str, loop: str
-) -> None:
-    options = ["uvicorn", "--http", http, "--loop", loop, "--log-level", "critical", "--port"]
-    async with hosted(kind, options) as (host, url), httpx2.AsyncClient() as client:
-        statuses = list[int]()
-
-        async def call(name: str) -> None:
-            body, headers = modern_call(name)
-            statuses.append((await client.post(url, json=body, headers={**JSON_HEADERS, **headers})).status_code)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(call, "wait")
-            await host.noted("waiting")
-            nursery.start_soon(call, "crash")
-        assert statuses == [503, 503]
-        assert (await client.get(url.removesuffix("/tools/mcp"))).json() == "host"
-        async with Client.connect(url, on_elicit=lambda _asked: accept(value=2)) as again:
-            assert (await again.call_tool("buy")).text == "2 of open"
-        host.process.send_signal(signal.SIGTERM)
-        await host.noted("host ended")
-        assert host.notes[-3:] == ["server started", "server ended, pool open", "host ended"]
-
-
-@pytest.mark.parametrize(("http", "loop"), IMPLEMENTATIONS)
-async def test_the_call_of_a_client_that_does_not_read_ends(http: str, loop: str) -> None:
-    options = ["uvicorn", "--http", http, "--loop", loop, "--log-level", "critical", "--port"]
-    async with hosted("lazy", options) as (host, url):
-        body, headers = modern_call("talk", meta={"progressToken": 1})
-        server = httpx2.URL(url)
-        request = httpx2.Request("POST", server, json=body, headers={**JSON_HEADERS, **headers})
-        head = b"".join(b"%s: %s\r\n" % line for line in request.headers.raw)
-        async with await trio.open_tcp_stream("127.0.0.1", server.port or 0) as stream:
-            await stream.send_all(b"POST %s HTTP/1.1\r\n%s\r\n%s" % (server.raw_path, head, request.content))
-            await host.noted("silent")
-        async with Client.connect(url, on_elicit=lambda _asked: accept(value=2)) as client:
-            assert (await client.call_tool("buy")).text == "2 of open"
 
 
 # A host that handles signals in its loop hears them at the same time: there only the order of a lifespan holds.

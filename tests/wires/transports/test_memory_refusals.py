@@ -237,19 +237,6 @@ async def test_over_half_a_principal_above_a_quarter_is_refused_and_another_is_s
                 await assert_served(third)
 
 
-async def test_a_result_that_has_no_room_is_refused_to_its_caller() -> None:
-    async with budgeted() as it, connection(it) as peer:
-        with it.budget.open() as others:
-
-            @it.server.tool
-            async def make(text: str) -> str:
-                others.draw(it.budget.total - it.drawn - MIB // 2)
-                return text + "x" * MIB
-
-            await peer.client.send(call(peer, "make"))
-            await assert_refused(peer)
-
-
 async def test_a_message_counts_once_when_its_call_begins() -> None:
     async with budgeted() as it, connection(it) as peer:
         with it.budget.open() as others:

@@ -113,15 +113,6 @@ async def test_a_file_that_asks_for_nothing_is_served_and_one_that_asks_with_aut
             assert (await client.call_tool("secret")).text == "SECRET"
 
 
-async def test_a_file_behind_a_proxy_does_not_log_that_stdio_ignores_its_options(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    with trio.fail_after(START):
-        async with Client.connect(far("notes.py")) as client:
-            await client.call_tool("secret")
-    assert "HTTP options" not in capfd.readouterr().err
-
-
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
 def test_no_command_serves_it(arguments: list[str]) -> None:
     done = subprocess.run(

@@ -191,13 +191,6 @@ async def test_a_signal_that_a_wrapper_forwards_as_well_does_not_cut_the_drain(n
         assert await server.exit_code() == 0
 
 
-async def test_a_stalled_reader_does_not_hold_up_the_end() -> None:
-    async with child(drain=QUICK) as server, server.asked("/flood", receive_buffer=4096):
-        server.kill()
-        await server.said("on_drain", "on_drain done")
-        assert await server.exit_code() == 0
-
-
 async def test_a_signal_ends_an_app_that_is_still_starting() -> None:
     async with child(never_starts=True) as server:
         server.kill()
@@ -304,13 +297,6 @@ async def test_sockets_that_were_bound_elsewhere_are_served_and_closed() -> None
     async with served(sockets=[sock]) as addresses:
         assert await ask("127.0.0.1", port_of(addresses[0])) == (200, b"ok")
     assert sock.fileno() == -1
-
-
-async def test_a_taken_port_is_one_clear_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(CannotListen, match=f"cannot listen on 127.0.0.1, port {port}: the port is taken"):
-            await serve_asgi(application, port=port)
 
 
 async def test_an_address_of_someone_else_is_one_clear_line() -> None:

@@ -14,7 +14,6 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -229,18 +228,6 @@ async def test_the_command_serves_with_a_certificate_and_an_encrypted_key(
             assert (await http.post(url.replace("127.0.0.1", "localhost"), json={})).status_code == 401
 
 
-def test_the_command_tells_of_a_missing_certificate_in_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "app.py"
-    file.write_text(
-        "from trio_mcp import HttpOptions, Server\nfrom trio_mcp.http import Tls\n"
-        "server = Server('s', http=HttpOptions(tls=Tls('/no/cert')))\n"
-    )
-    command = [sys.executable, "-m", "trio_mcp", "serve", str(file), "--port", "0"]
-    done = subprocess.run(command, env={**os.environ, **IMPORTS}, capture_output=True, text=True, timeout=START)
-    assert done.returncode == 3
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_the_command_line_has_the_values_that_logging_has() -> None:
     assert (arguments.LOG_LEVELS, arguments.LOG_FORMATS) == (logs.LOG_LEVELS, logs.LOG_FORMATS)
 
@@ -253,10 +240,6 @@ async def test_a_websocket_is_one_record_of_the_access_log(caplog: pytest.LogCap
                 pass
         records = [record.fields["http"] for record in caplog.records if record.name == "trio_mcp.access"]  # type: ignore[attr-defined]
     assert [(record["method"], record["status"], record["path"]) for record in records] == [("WEBSOCKET", 101, "/mcp")]
-
-
-async def _nothing(_: object) -> Any:
-    raise NotImplementedError
 
 
 async def test_proxies_on_a_unix_address_or_network_are_believed_over_a_real_socket() -> None:

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import httpx2
-import pytest
 import trio
-from serving import SOON, START
+from serving import START
 
 from trio_mcp import Client, Context, HttpOptions, Server
 from trio_mcp_transports.http import serve_http
@@ -59,24 +58,3 @@ async def test_every_wire_leads_to_the_server_at_its_path() -> None:
             async with httpx2.AsyncClient() as http:
                 assert "/notes/mcp" in (await http.get(f"{base}/nothing")).text
                 assert (await http.get(f"{base}/ready")).text == "ready"
-
-
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
-async def test_the_streams_of_changes_belong_to_the_server_at_their_path(mode: str) -> None:
-    notes, shop = named("notes"), named("shop")
-    async with served({"/notes": notes, "/shop": shop}) as urls:
-        with trio.fail_after(START):
-            async with Client.connect(urls[1], mode=mode) as client, client.listen(uris=["note://1"]) as changes:
-                notes.resource_updated("note://1")
-                shop.resource_updated("note://1")
-                assert (await anext(changes)).uri == "note://1"
-                with trio.move_on_after(0.05):
-                    raise AssertionError(f"another change: {await anext(changes)}")
-
-
-async def test_a_path_of_websockets_without_a_server_is_refused() -> None:
-    async with served({"/notes": named("notes")}) as urls:
-        url = f"ws{urls[0][4:]}".replace("/notes", "/shop")
-        with trio.fail_after(SOON), pytest.raises(Exception, match="/notes/mcp"):
-            async with Client.connect(url, mode="legacy"):
-                pass
