@@ -77,111 +77,45 @@ def on_uvicorn() -> Iterator[Workload]:
     yield calls("auth-asyncio", ", both", headers=token, variables=authenticated)
 
 
-WORKLOADS: dict[str, Workload] = {
-    workload.name: workload
-    for workload in (
-        StdioCalls(name="stdio-1", what="stdio, one call at a time", in_flight=1, goals=(ts(1.15), mcp(0.25))),
-        StdioCalls(name="stdio-16", what="stdio, 16 calls in flight", in_flight=16, goals=(ts(1.1), mcp(0.125))),
-        Calls(
-            name="http-legacy-16",
-            what="HTTP, legacy, 16 connections",
-            era=LEGACY,
-            connections=16,
-            goals=(floor(1.15), ts(0.6)),
-        ),
-        Calls(
-            name="http-modern-16",
-            what="HTTP, modern, 16 connections",
-            era=MODERN,
-            connections=16,
-            goals=(floor(1.3), ts(0.6)),
-        ),
-        *with_options(LEGACY),
-        *with_options(MODERN),
-        *on_uvicorn(),
-        Calls(
-            name="http-token-16",
-            what="HTTP, modern, 16 connections, a verified token",
-            era=MODERN,
-            connections=16,
-            headers={"Authorization": f"Bearer {TOKEN}"},
-            variables={"BENCH_KEYS": KEYS},
-        ),
-        Calls(
-            name="progress-legacy-16",
-            what="ten progress reports a call, legacy",
-            era=LEGACY,
-            connections=16,
-            tool="progress",
-            arguments=STEPS,
-            expect=LAST_STEP,
-            progress=True,
-        ),
-        Calls(
-            name="progress-modern-16",
-            what="ten progress reports a call, modern",
-            era=MODERN,
-            connections=16,
-            tool="progress",
-            arguments=STEPS,
-            expect=LAST_STEP,
-            progress=True,
-            goals=(floor(1.1),),
-        ),
-        Questions(
-            name="elicit-legacy-16",
-            what="one question during the call, legacy",
-            era=LEGACY,
-            connections=16,
-            goals=(floor(1.2), ts(1.0)),
-        ),
-        Questions(
-            name="elicit-modern-16",
-            what="one question during the call, modern",
-            era=MODERN,
-            connections=16,
-            goals=(floor(1.6), mcp(0.65)),
-        ),
-        Fan(name="fan-100", what="one call that asks 100 questions at once", number=100, goals=(ts(1.0), mcp(0.5))),
-        WebSocketCalls(name="ws-1", what="WebSocket, one call at a time", connections=1, in_flight=1),
-        WebSocketCalls(
-            name="ws-16", what="16 WebSockets, one call each", connections=16, in_flight=1, goals=(floor(1.3),)
-        ),
-        WebSocketCalls(name="ws-1x16", what="one WebSocket, 16 calls in flight", connections=1, in_flight=16),
-        Calls(
-            name="big-modern",
-            what="an argument of 1 MiB, modern",
-            era=MODERN,
-            connections=1,
-            arguments={"text": MEBIBYTE},
-            expect="xxxx",
-            goals=(floor(1.6), mcp(0.6)),
-        ),
-        Lists(
-            name="list500-modern",
-            what="`tools/list` of 500 tools, modern",
-            era=MODERN,
-            connections=4,
-            expect="extra_499",
-            variables={"BENCH_TOOLS": "500"},
-            goals=(mcp(0.067),),
-        ),
-        Waiting(
-            name="suspended-1000",
-            what="memory of a call that waits for an answer, of 1,000",
-            number=1000,
-            goals=(absolute(20),),
-        ),
-        Idle(
-            name="idle-1000",
-            what="memory of an idle session with its stream, of 1,000",
-            number=1000,
-            goals=(absolute(17),),
-        ),
-        FirstAnswer(
-            name="startup",
-            what="first answer on stdio, from the start of the process",
-            goals=(ts(1.0), mcp(0.4)),
-        ),
-    )
-}
+def in_both_eras(
+    name: str, what: str, *goals: tuple[Goal, ...], kind: type[Calls] = Calls, **more: Any
+) -> Iterator[Calls]:
+    """Yield a workload of each era, whose goals are given in this order."""
+    for era, own in zip((LEGACY, MODERN), goals, strict=True):
+        name_of, what_of = name.format(era.value), what.format(era.value)
+        yield kind(name=name_of, what=what_of, era=era, connections=16, goals=own, **more)
+
+
+def in_order() -> Iterator[Workload]:
+    yield StdioCalls(name="stdio-1", what="stdio, one call at a time", in_flight=1, goals=(ts(1.15), mcp(0.25)))
+    yield StdioCalls(name="stdio-16", what="stdio, 16 calls in flight", in_flight=16, goals=(ts(1.1), mcp(0.125)))
+    plain = (floor(1.15), ts(0.6)), (floor(1.3), ts(0.6))
+    yield from in_both_eras("http-{}-16", "HTTP, {}, 16 connections", *plain)
+    yield from with_options(LEGACY)
+    yield from with_options(MODERN)
+    yield from on_uvicorn()
+    what, token = "HTTP, modern, 16 connections, a verified token", {"Authorization": f"Bearer {TOKEN}"}
+    variables = {"BENCH_KEYS": KEYS}
+    yield Calls(name="http-token-16", what=what, era=MODERN, connections=16, headers=token, variables=variables)
+    progress: dict[str, Any] = {"tool": "progress", "arguments": STEPS, "expect": LAST_STEP, "progress": True}
+    yield from in_both_eras("progress-{}-16", "ten progress reports a call, {}", (), (floor(1.1),), **progress)
+    asking = (floor(1.2), ts(1.0)), (floor(1.6), mcp(0.65))
+    yield from in_both_eras("elicit-{}-16", "one question during the call, {}", *asking, kind=Questions)
+    yield Fan(name="fan-100", what="one call that asks 100 questions at once", number=100, goals=(ts(1.0), mcp(0.5)))
+    yield WebSocketCalls(name="ws-1", what="WebSocket, one call at a time", connections=1, in_flight=1)
+    what, goals = "16 WebSockets, one call each", (floor(1.3),)
+    yield WebSocketCalls(name="ws-16", what=what, connections=16, in_flight=1, goals=goals)
+    yield WebSocketCalls(name="ws-1x16", what="one WebSocket, 16 calls in flight", connections=1, in_flight=16)
+    big: dict[str, Any] = {"arguments": {"text": MEBIBYTE}, "expect": "xxxx", "goals": (floor(1.6), mcp(0.6))}
+    yield Calls(name="big-modern", what="an argument of 1 MiB, modern", era=MODERN, connections=1, **big)
+    many: dict[str, Any] = {"expect": "extra_499", "variables": {"BENCH_TOOLS": "500"}, "goals": (mcp(0.067),)}
+    yield Lists(name="list500-modern", what="`tools/list` of 500 tools, modern", era=MODERN, connections=4, **many)
+    what = "memory of a call that waits for an answer, of 1,000"
+    yield Waiting(name="suspended-1000", what=what, number=1000, goals=(absolute(20),))
+    what = "memory of an idle session with its stream, of 1,000"
+    yield Idle(name="idle-1000", what=what, number=1000, goals=(absolute(17),))
+    what = "first answer on stdio, from the start of the process"
+    yield FirstAnswer(name="startup", what=what, goals=(ts(1.0), mcp(0.4)))
+
+
+WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in in_order()}
