@@ -27,12 +27,7 @@ STYLE = """\
  </style>
 """
 
-SERIES = {
-    "hypercorn": ("#8a8f98", "|"),
-    "mcp": ("#d19a1f", "D"),
-    "ts": ("#3b8ed0", "s"),
-    "trio_mcp": ("#d1495b", "o"),
-}
+SERIES = {"hypercorn": ("#8a8f98", "|"), "mcp": ("#d19a1f", "D"), "ts": ("#3b8ed0", "s"), "trio_mcp": ("#d1495b", "o")}
 """The colour, which can be seen on light and on dark, and the mark of each column; ours is drawn over the others."""
 
 SETTINGS: dict[Any, Any] = {

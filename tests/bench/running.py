@@ -112,11 +112,7 @@ async def measure(
 
 
 async def measure_round(
-    workload: Workload,
-    turns: Sequence[tuple[str, Server]],
-    servers: dict[str, Server],
-    load: Load,
-    results: Results,
+    workload: Workload, turns: Sequence[tuple[str, Server]], servers: dict[str, Server], load: Load, results: Results
 ) -> None:
     """Let each server have its turn; one that fails has no more of them."""
     for name, server in turns:

@@ -84,13 +84,7 @@ TARGETS = {
                 Wire.WEBSOCKET: (OUR_SERVER, "ws", PORT),
             },
         ),
-        Target(
-            FLOORS[Wire.STDIO],
-            "floor",
-            FLOOR,
-            {Wire.STDIO: ("-m", "bench.servers.stdio_floor")},
-            ONLY_ECHO,
-        ),
+        Target(FLOORS[Wire.STDIO], "floor", FLOOR, {Wire.STDIO: ("-m", "bench.servers.stdio_floor")}, ONLY_ECHO),
         Target(FLOORS[Wire.HTTP], "floor", FLOOR, {Wire.HTTP: (*HYPERCORN_FLOOR, "lean", PORT)}),
         Target(
             FLOORS[Wire.WEBSOCKET],

@@ -24,7 +24,7 @@ def test_the_inspector_gets_the_url_the_transport_and_the_era(era: str) -> None:
 
 def test_http_and_sse_is_of_the_legacy_era_whatever_era_was_wanted() -> None:
     assert inspector_command("npx", URL, "modern", sse=True)[3:] == [
-        *("--server-url", URL, "--transport", "sse", "--protocol-era", "legacy"),
+        *("--server-url", URL, "--transport", "sse", "--protocol-era", "legacy")
     ]
 
 

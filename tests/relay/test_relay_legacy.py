@@ -295,11 +295,7 @@ async def test_an_answer_with_tool_results_is_no_answer_of_a_model() -> None:
 
 @pytest.mark.parametrize(
     "params",
-    [
-        {**PROMPT, "messages": [*PROMPT["messages"], ASSISTANT]},
-        {"messages": "none", "maxTokens": 1},
-        {"messages": []},
-    ],
+    [{**PROMPT, "messages": [*PROMPT["messages"], ASSISTANT]}, {"messages": "none", "maxTokens": 1}, {"messages": []}],
     ids=["tool use without a result", "no list", "no maxTokens"],
 )
 async def test_a_request_that_breaks_the_rules_does_not_reach_the_provider(params: Json) -> None:

@@ -241,12 +241,7 @@ async def test_after_a_mixed_round_the_proxy_goes_on_alone() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"name": "other"},
-        {"arguments": {"at": "sea"}},
-        {"requestState": f"{PREFIX}AAAA"},
-        {"requestState": PREFIX},
-    ],
+    [{"name": "other"}, {"arguments": {"at": "sea"}}, {"requestState": f"{PREFIX}AAAA"}, {"requestState": PREFIX}],
     ids=["another tool", "other arguments", "a forged state", "an empty state"],
 )
 async def test_a_state_is_good_for_its_own_request_alone(change: Json) -> None:

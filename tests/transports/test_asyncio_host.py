@@ -127,10 +127,7 @@ async def test_a_client_that_leaves_cancels_its_call_and_so_does_the_host() -> N
     await leave_nothing()
 
 
-UNIX_SOCKETS = {
-    "each request alone": ((), 8),
-    "the client that the proxy names": (("unix",), 4),
-}
+UNIX_SOCKETS = {"each request alone": ((), 8), "the client that the proxy names": (("unix",), 4)}
 
 
 @pytest.mark.parametrize("kind", UNIX_SOCKETS)

@@ -503,11 +503,7 @@ async def test_what_is_added_to_every_response_is_added_to_streams_and_refusals_
 
 @pytest.mark.parametrize(
     ("headers", "status"),
-    [
-        ({}, 400),
-        ({"mcp-session-id": "nobody's"}, 404),
-        ({"mcp-protocol-version": "1999-01-01"}, 400),
-    ],
+    [({}, 400), ({"mcp-session-id": "nobody's"}, 404), ({"mcp-protocol-version": "1999-01-01"}, 400)],
     ids=["no session", "an unknown session", "an unknown version"],
 )
 async def test_the_error_for_a_refused_request_has_its_id(headers: dict[str, str], status: int) -> None:

@@ -95,9 +95,7 @@ async def test_a_failed_start_answers_503_and_is_tried_again_after_a_delay(
         assert (await call(peer)).status == 200
 
 
-async def test_a_lifespan_that_fails_while_serving_ends_the_application(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_lifespan_that_fails_while_serving_ends_the_application(autojump_clock: MockClock) -> None:
     events: Events = []
     crash = trio.Event()
     app = mounted(events, crash=crash)

@@ -203,10 +203,7 @@ async def test_a_stranger_does_not_let_a_session_be_released() -> None:
         return headers["who"]
 
     disk = NoticingDisk()
-    async with (
-        served(process(disk, authenticate=who)) as first,
-        served(process(disk, authenticate=who)) as second,
-    ):
+    async with served(process(disk, authenticate=who)) as first, served(process(disk, authenticate=who)) as second:
         session = await first.open_session(who={"who": "ann"})
         known = len(disk.announced)
         assert (await second.post(LIST, {**session, "who": "eve"})).status == 404

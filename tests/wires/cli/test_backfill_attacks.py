@@ -235,9 +235,7 @@ def terminal() -> Iterator[tuple[int, ControllingTerminal]]:
         os.close(theirs)
 
 
-async def test_a_terminal_whose_line_another_process_has_read_holds_up_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_terminal_whose_line_another_process_has_read_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = 0
 
     async def false_alarm(descriptor: int) -> None:

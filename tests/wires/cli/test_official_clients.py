@@ -235,9 +235,7 @@ async def replaced(short: Path, environment: dict[str, str], runs: Runs, *, keep
 
 
 @pytest.mark.parametrize(
-    "shared",
-    ["temporary", pytest.param("redis", marks=long), pytest.param("postgres", marks=long)],
-    indirect=True,
+    "shared", ["temporary", pytest.param("redis", marks=long), pytest.param("postgres", marks=long)], indirect=True
 )
 async def test_no_call_fails_while_all_workers_are_replaced(
     short: Path, environment: dict[str, str], node_folder: Path
@@ -259,9 +257,7 @@ async def test_a_client_that_sends_as_its_idle_connection_is_closed_fails_once_f
 
 
 @pytest.mark.parametrize(
-    "shared",
-    [pytest.param("temporary", marks=long), "redis", pytest.param("postgres", marks=long)],
-    indirect=True,
+    "shared", [pytest.param("temporary", marks=long), "redis", pytest.param("postgres", marks=long)], indirect=True
 )
 async def test_a_worker_that_is_killed_takes_at_most_what_it_was_doing_with_it(
     short: Path, environment: dict[str, str], node_folder: Path

@@ -56,11 +56,7 @@ async def test_a_conversation_of_the_official_client(
     user = User()
     where = target(script, transport)
     server = StdioServerParameters(command=where[0], args=where[1:], env=IMPORTS) if isinstance(where, list) else where
-    options = {
-        "elicitation_callback": user.elicit,
-        "sampling_callback": user.sample,
-        "logging_callback": user.log,
-    }
+    options = {"elicitation_callback": user.elicit, "sampling_callback": user.sample, "logging_callback": user.log}
     with trio.fail_after(LIMIT):
         async with Client(server, mode="auto" if revision == MODERN else "legacy", **options) as client:
             assert client.protocol_version == revision

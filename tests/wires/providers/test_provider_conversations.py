@@ -30,10 +30,7 @@ both = pytest.mark.parametrize("kind", [OpenAIProvider, AnthropicProvider])
 
 PIXEL = "iVBORw0KGgo="
 PICTURE = ImageContent(data=PIXEL, mime_type="image/png")
-USES = [
-    ToolUseContent(id="c1", name="look", input={"at": 1}),
-    ToolUseContent(id="c2", name="look", input={}),
-]
+USES = [ToolUseContent(id="c1", name="look", input={"at": 1}), ToolUseContent(id="c2", name="look", input={})]
 RESULTS = [
     ToolResultContent(tool_use_id="c1", content=[TextContent(text="a cat"), PICTURE]),
     ToolResultContent(tool_use_id="c2", content=[TextContent(text="nowhere")], is_error=True),

@@ -45,11 +45,7 @@ async def test_the_command_with_other_keys_ends_with_an_error_of_the_configurati
     command = [sys.executable, "-m", "trio_mcp.cli", "serve", str(file), "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TRIO_MCP_STORE": store}
     first = HttpProcess(
-        SCRIPT,
-        TRIO_MCP_STORE=store,
-        TRIO_MCP_KEYS=key(),
-        FOLDER=str(tmp_path),
-        PYTHONPATH=environment["PYTHONPATH"],
+        SCRIPT, TRIO_MCP_STORE=store, TRIO_MCP_KEYS=key(), FOLDER=str(tmp_path), PYTHONPATH=environment["PYTHONPATH"]
     )
     with trio.fail_after(BOUND):
         try:

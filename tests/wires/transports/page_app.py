@@ -9,9 +9,7 @@ from trio_mcp.auth import ProtectedResource, static
 from trio_mcp_transports.http import asgi_app
 
 hook = ProtectedResource(
-    os.environ["PAGE_RESOURCE"],
-    static({os.environ["PAGE_TOKEN"]: "ann"}),
-    issuers=["https://login.example.com"],
+    os.environ["PAGE_RESOURCE"], static({os.environ["PAGE_TOKEN"]: "ann"}), issuers=["https://login.example.com"]
 )
 options = HttpOptions(
     authenticate=hook,

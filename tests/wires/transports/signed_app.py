@@ -17,8 +17,7 @@ async def by_token(headers: Mapping[str, str]) -> str | None:
 
 PEM = os.environ.get("TEST_CERTIFICATE")
 server = Server(
-    "shop",
-    http=HttpOptions(authenticate=by_token, path="/shop", tls=Tls(PEM) if PEM else None, access_log=True),
+    "shop", http=HttpOptions(authenticate=by_token, path="/shop", tls=Tls(PEM) if PEM else None, access_log=True)
 )
 
 

@@ -65,10 +65,7 @@ COMMANDS = {
         "serve",
         f"{sys.executable} -m trio_mcp backfill -- {sys.executable} -m trio_mcp run far.py",
     ],
-    "serve a command with a token": [
-        "serve",
-        f"{sys.executable} -m trio_mcp run {URL} --header authorization=hunter2",
-    ],
+    "serve a command with a token": ["serve", f"{sys.executable} -m trio_mcp run {URL} --header authorization=hunter2"],
     "dev": ["dev", "hub.py"],
     "backfill a file": [*BACKFILL, "notes.py"],
     "backfill a command": [*BACKFILL, "--", sys.executable, "-m", "trio_mcp", "run", "far.py"],

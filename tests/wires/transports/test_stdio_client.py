@@ -82,12 +82,7 @@ async def child(
         async with trio.lowlevel.FdStream(ours) as stderr:
             try:
                 async with connect(
-                    python(script, *arguments),
-                    env=env,
-                    cwd=cwd,
-                    stderr=theirs,
-                    shutdown_grace=GRACE,
-                    max_line=max_line,
+                    python(script, *arguments), env=env, cwd=cwd, stderr=theirs, shutdown_grace=GRACE, max_line=max_line
                 ) as channel:
                     os.close(theirs)
                     theirs = -1

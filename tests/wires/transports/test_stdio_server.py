@@ -130,11 +130,7 @@ async def test_stdin_may_be_a_terminal() -> None:
 async def test_a_stderr_that_shares_the_pipe_with_stdout_stays_blocking() -> None:
     with trio.fail_after(PATIENCE):
         done = await trio.run_process(
-            APP,
-            stdin=request("stderr is blocking", 1),
-            capture_stdout=True,
-            stderr=subprocess.STDOUT,
-            env=ENVIRONMENT,
+            APP, stdin=request("stderr is blocking", 1), capture_stdout=True, stderr=subprocess.STDOUT, env=ENVIRONMENT
         )
     assert b'{"jsonrpc":"2.0","id":1,"result":{"is":true}}' in done.stdout.splitlines()
 
