@@ -362,6 +362,8 @@ async def test_wrong_arguments_are_an_error_before_anything_is_sent(bench: Bench
         for wrong in ("", "x" * 2000):
             with pytest.raises(ValueError, match="task_id"):
                 client.task(wrong)
+        with pytest.raises(TypeError, match="tool"):
+            client.task("x", tool=3)  # type: ignore[call-overload]  # pyright: ignore
         with pytest.raises(TypeError):
             await client.task("x").result(on_change=3)  # type: ignore[arg-type]  # pyright: ignore
 

@@ -84,6 +84,14 @@ async def test_the_model_gets_the_results_of_its_calls_until_it_calls_none(era: 
     assert (result.usage.input_tokens, result.usage.output_tokens) == (20, 3)
 
 
+async def test_a_prompt_of_several_blocks_is_no_conversation() -> None:
+    client = MockClient(samples=["a cat"])
+    async with client.context() as ctx:
+        await ctx.run_tool_loop(["What is", TextContent(text="this?")], [add])
+    (asked,) = requests(client)
+    assert [message.content for message in asked.messages] == [[TextContent(text="What is"), TextContent(text="this?")]]
+
+
 @both_eras
 async def test_the_last_round_has_no_tools(era: str) -> None:
     call = tool_use("add", a=1, b=2)
