@@ -26,7 +26,6 @@ from trio_mcp.storage import (
     Store,
     StoreConflict,
     StoreError,
-    StoreTimeout,
 )
 from trio_mcp.stores import postgres, redis
 from trio_mcp.stores.leased import LeasedStore
@@ -63,11 +62,11 @@ def no_renewal(_nodes: Mapping[str, bytes]) -> Renewal:
 
 
 async def answered(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until the server answers in time: in thousands of races on a busy machine it is late now and then."""
+    """Ask until the server answers: in thousands of races on a busy machine it is too late now and then."""
     while True:
         try:
             return await ask()
-        except StoreTimeout:
+        except StoreError:
             await trio.sleep(0.01)
 
 
@@ -77,10 +76,10 @@ async def write_until_fenced(store: LeasedStore[object], name: str) -> None:
         record = Record(name, f"{number}", b"", expires_at=time.time() + KEPT_SECONDS)
         try:
             await store.write([Put(record)])  # type: ignore[attr-defined]
-        except StoreTimeout:
-            await trio.sleep(0.01)
         except Fenced:
             return
+        except StoreError:
+            await trio.sleep(0.01)
         number += 1
 
 
