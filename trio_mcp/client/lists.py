@@ -107,6 +107,24 @@ class ListedTool:
         return self._schema
 
 
+class HarmlessTools:
+    """The names of tools that were listed as ones that do no more when they run twice, the one listed longest ago first."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[str, None] = OrderedDict()
+
+    def note(self, name: str, *, is_harmless: bool) -> None:
+        """Note a tool as it was listed now."""
+        self._names.pop(name, None)
+        if is_harmless:
+            self._names[name] = None
+            if len(self._names) > MAX_TOOLS:
+                self._names.popitem(last=False)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+
 class ListedTools:
     """The tools of one server, as they were last listed.
 
@@ -123,7 +141,7 @@ class ListedTools:
         self.by_name: OrderedDict[str, ListedTool] = OrderedDict()
         self.task_support: OrderedDict[str, str] = OrderedDict()
         self._without_headers: OrderedDict[str, None] = OrderedDict()
-        self._harmless: OrderedDict[str, None] = OrderedDict()
+        self._harmless = HarmlessTools()
         self._records = RepeatedRecords(logger)
 
     def add(self, tools: Sequence[Tool], dialect: Dialect) -> list[Tool]:
@@ -138,12 +156,9 @@ class ListedTools:
         # Also if nothing is stored for it now: the tool may have had headers when it was listed before.
         self.by_name.pop(tool.name, None)
         self._without_headers.pop(tool.name, None)
-        self._harmless.pop(tool.name, None)
         hints = tool.annotations
-        if hints is not None and (hints.read_only_hint or hints.idempotent_hint):
-            self._harmless[tool.name] = None
-            if len(self._harmless) > MAX_TOOLS:
-                self._harmless.popitem(last=False)
+        is_harmless = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+        self._harmless.note(tool.name, is_harmless=is_harmless)
         self._note_task_support(tool)
         headers, valid = None, True
         try:

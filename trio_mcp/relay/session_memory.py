@@ -13,6 +13,7 @@ from typing import Final
 from ..base.logs import peer_logger
 from ..client.changes import Changes, Listeners, OnChange
 from ..client.dialects import ModernDialect
+from ..client.lists import HarmlessTools
 from ..client.options import ClientOptions
 from ..client.requester import Requester, run_with_timeout
 from ..errors import Disconnected, McpError, RemoteProtocolError
@@ -22,7 +23,7 @@ from ..session.forwarded import ForwardedRequest
 from ..session.notification_dispatch import ignore_notification
 from ..types import JsonObject, JsonValue
 from .rounds import as_object
-from .streams import MAX_TOOLS, tools_of
+from .streams import tools_of
 
 logger = peer_logger("trio_mcp.relay")
 
@@ -80,7 +81,7 @@ class SessionMemory(Listeners):
         self._initialized: UnknownParams | None = None
         self._level: JsonObject | None = None
         self._uris: dict[str, None] = {}
-        self._harmless: set[str] = set()
+        self._harmless = HarmlessTools()
 
     @property
     def version(self) -> JsonValue:
@@ -106,10 +107,8 @@ class SessionMemory(Listeners):
         """Remember which tools of a list do no more when they run twice."""
         for name, tool in tools_of(result):
             hints = as_object(tool.get("annotations"))
-            self._harmless.discard(name)
             is_harmless = hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
-            if is_harmless and len(self._harmless) < MAX_TOOLS:
-                self._harmless.add(name)
+            self._harmless.note(name, is_harmless=is_harmless)
 
     def is_repeatable(self, method: str, params: JsonObject) -> bool:
         """Return whether a request may be sent again although the server may have processed it."""
