@@ -203,12 +203,10 @@ class ClientSession:
         params = self._with_request_meta(params, None if on_progress is None else token, operation)
         request = self.connection.new_request(method, params, self.terms.codec)
         slot = self._mailbox.open(str(request.id), Model, None if timer is None else timer.settled.set)
-        self.notifications.register(request.id, token, on_notification, on_progress)
+        self._register(request.id, token, on_notification, on_progress)
         # Posted last: no report and no answer may come before what waits for it is registered.
-        self._post(request, params, headers)
+        self._post(request, params, headers, operation)
         answered = False
-        if operation is not None:
-            operation.sent_as(request.id)
         try:
             with NO_LIMIT if timeout == math.inf else trio.move_on_after(timeout):
                 taking = slot.take() if timer is None else timer.take(slot, method)
@@ -225,7 +223,7 @@ class ClientSession:
                 operation.raised(error)
             raise
         finally:
-            self.notifications.forget(request.id, token)
+            self._forget(request.id, token)
             # Also after an error of the server: withdrawing a request that is answered sends nothing.
             if not answered:
                 self._withdraw(request.id, slot, params)
@@ -328,6 +326,19 @@ class ClientSession:
             self._outbox.take_nowait()
             self._written.set()
 
+    def _register(
+        self, id: RequestId, token: int, on_notification: OnNotification | None, on_progress: OnProgress | None
+    ) -> None:
+        """Have these called with the notifications about a request, until `_forget`."""
+        if on_progress is not None:
+            self.notifications.progress[token] = on_progress
+        if on_notification is not None:
+            self.notifications.streams[str(id)] = on_notification
+
+    def _forget(self, id: RequestId, token: int) -> None:
+        self.notifications.progress.pop(token, None)
+        self.notifications.streams.pop(str(id), None)
+
     def _observed(self, method: str, params: RequestParams) -> Operation | None:
         """Return what observes a request that is about to be sent; None without telemetry."""
         if self.telemetry is None:
@@ -346,13 +357,21 @@ class ClientSession:
             meta |= operation.carried()
         return params.model_copy(update={"meta": meta}) if meta else params
 
-    def _post(self, request: Request, params: RequestParams, headers: Mapping[str, str]) -> None:
+    def _post(
+        self,
+        request: Request,
+        params: RequestParams,
+        headers: Mapping[str, str],
+        operation: Operation | None = None,
+    ) -> None:
         stateless = self.terms.stateless
         # A pipe has none.
         if stateless and self._channel.network is not OVER_PIPE:
             # Built here, where the params are still a model: the HTTP channel would have to parse what was just encoded.
             headers = {**headers, **headers_for(request.method, params)}
         self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless))
+        if operation is not None:
+            operation.sent_as(request.id)
 
     def _withdraw(self, request_id: RequestId, slot: Slot[Model], params: RequestParams) -> None:
         answer = slot.untaken

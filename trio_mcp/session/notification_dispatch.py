@@ -95,24 +95,6 @@ class NotificationDispatch:
         self.new_token = itertools.count(1).__next__
         """Returns a token for reports of progress."""
 
-    def register(
-        self,
-        request_id: RequestId,
-        token: RequestId,
-        on_notification: OnNotification | None,
-        on_progress: OnProgress | None,
-    ) -> None:
-        """Call these with the notifications about a request, until `forget`."""
-        if on_notification is not None:
-            self.streams[str(request_id)] = on_notification
-        if on_progress is not None:
-            self.progress[token] = on_progress
-
-    def forget(self, request_id: RequestId, token: RequestId) -> None:
-        """Pass on no more notifications about a request."""
-        self.streams.pop(str(request_id), None)
-        self.progress.pop(token, None)
-
     @contextmanager
     def progress_reports(self, on_progress: OnProgress) -> Generator[int]:
         """Yield a token for reports that may come after the request was answered, as those about a task do (L-TSK-7).
