@@ -147,6 +147,7 @@ async def test_a_stream_shows_its_text_and_ends_as_the_same_result(api: Api) -> 
     assert (result.content, result.stop_reason, result.model) == (CALLED, "toolUse", "model-1")
     assert result.meta == {"usage": {"inputTokens": 12, "outputTokens": 3}}
     assert server.asked[0].body["stream"] is True
+    assert server.asked[0].body.get("stream_options") == ({"include_usage": True} if api is OPENAI else None)
 
 
 @both
