@@ -38,13 +38,6 @@ from trio_mcp.types import (
 )
 
 
-@pytest.fixture(params=["legacy", "modern"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """The era that the servers of a test speak."""
-    era: str = request.param
-    return era
-
-
 @asynccontextmanager
 async def clients_of(mode: str, *servers: Server, **options: Any) -> AsyncIterator[list[Client]]:
     clients = [Client.connect(server, mode=mode, **options) for server in servers]

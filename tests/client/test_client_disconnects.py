@@ -19,11 +19,6 @@ __all__ = ["programs"]
 BOUND = 1000.0
 
 
-@pytest.fixture(params=["legacy", "modern"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
 def server(programs: Programs) -> Server:
     server = Server("files")

@@ -281,7 +281,6 @@ async def test_a_handler_that_takes_too_long_fails_its_question_and_names_the_li
 # exits
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_an_exit_in_a_handler_reaches_the_program(mode: str) -> None:
     server = Server("asking")
 

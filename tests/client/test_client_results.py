@@ -20,7 +20,6 @@ from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.types import CallToolResult, ImageContent, JsonValue, TextContent
 
 BOUND = 10
-ERAS = pytest.mark.parametrize("mode", ["modern", "legacy"])
 
 
 class Colour(Enum):
@@ -103,7 +102,6 @@ async def connected(mode: str) -> AsyncIterator[Client]:
         ("image", None),
     ],
 )
-@ERAS
 async def test_data_is_the_value_that_the_tool_returned(mode: str, name: str, data: JsonValue, listed: bool) -> None:
     async with connected(mode) as client:
         if listed:
@@ -127,7 +125,6 @@ def test_data_is_unwrapped_for_every_server_that_wraps_it(content: Json, data: J
     assert CallToolResult.model_validate(content).data == data
 
 
-@ERAS
 @pytest.mark.parametrize(
     ("name", "returns", "value"),
     [
@@ -151,7 +148,6 @@ async def test_returns_gives_the_value_as_its_type(mode: str, name: str, returns
         assert (given, type(given)) == (value, type(value))
 
 
-@ERAS
 async def test_a_value_of_another_type_is_an_error_that_says_where(mode: str) -> None:
     async with connected(mode) as client:
         with pytest.raises(RemoteProtocolError) as raised:
@@ -169,7 +165,6 @@ async def test_a_value_that_is_not_a_type_is_rejected_before_anything_is_sent(op
         await works(client, wire, start)
 
 
-@ERAS
 async def test_an_error_is_raised_where_the_program_asks_for_it(mode: str) -> None:
     async with connected(mode) as client:
         result = await client.call_tool("fails")

@@ -183,7 +183,6 @@ class Provider:
         return answer(TextContent(text=f"heard {content.text}"))
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_a_provider_answers_the_samples_of_a_server(mode: str) -> None:
     server, provider = Server("curious"), Provider()
 

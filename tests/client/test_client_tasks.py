@@ -26,8 +26,6 @@ from trio_mcp.errors import (
 from trio_mcp.testing import MockClient
 from trio_mcp.types import Task
 
-ERAS = pytest.mark.parametrize("mode", ["modern", "legacy"])
-
 
 class Report(BaseModel):
     year: int
@@ -99,14 +97,12 @@ def bench() -> Bench:
 # calls
 
 
-@ERAS
 async def test_a_call_follows_its_task_and_answers_what_it_asks(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         report = await client.call_tool("report", {"year": 2026}, returns=Report, **as_task(mode))
     assert report == Report(year=2026, pages=7)
 
 
-@ERAS
 async def test_a_tool_that_must_be_a_task_needs_no_option(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         assert (await client.call_tool("only_as_task")).text == "done"
@@ -127,7 +123,6 @@ async def test_progress_of_a_task_arrives_under_the_token_of_its_call(bench: Ben
     assert reports == [1]
 
 
-@ERAS
 async def test_a_cancel_of_the_call_cancels_the_task(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         async with trio.open_nursery() as nursery:
@@ -144,7 +139,6 @@ async def test_a_cancel_of_the_call_cancels_the_task(bench: Bench, mode: str) ->
         await bench.ended.wait()
 
 
-@ERAS
 async def test_a_task_that_does_not_change_ends_with_the_idle_timeout(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         with pytest.raises(RequestTimeout):
@@ -152,7 +146,6 @@ async def test_a_task_that_does_not_change_ends_with_the_idle_timeout(bench: Ben
         await bench.ended.wait()
 
 
-@ERAS
 async def test_an_error_of_the_tool_is_a_result(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         assert (await client.call_tool("failing", **as_task(mode))).is_error
@@ -180,7 +173,6 @@ async def test_an_exception_of_a_handler_leaves_the_call_and_cancels_the_task(be
 # handles
 
 
-@ERAS
 async def test_a_started_tool_goes_on_without_a_caller(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         task = await client.start_tool("endless")
@@ -192,7 +184,6 @@ async def test_a_started_tool_goes_on_without_a_caller(bench: Bench, mode: str) 
         assert (await task.status()).status == "completed"
 
 
-@ERAS
 async def test_a_task_is_picked_up_by_its_id(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         started = await client.start_tool("report", {"year": 3})
@@ -201,7 +192,6 @@ async def test_a_task_is_picked_up_by_its_id(bench: Bench, mode: str) -> None:
         assert (await client.task(started.id).result()).data == {"year": 3, "pages": 7}
 
 
-@ERAS
 async def test_a_handle_shows_each_change_to_the_end(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         task = await client.start_tool("report", {"year": 3})
@@ -214,7 +204,6 @@ async def test_a_handle_shows_each_change_to_the_end(bench: Bench, mode: str) ->
         assert (await task.result()).data["pages"] == 7
 
 
-@ERAS
 async def test_changes_are_reported_while_the_result_is_awaited(bench: Bench, mode: str) -> None:
     seen: list[Task] = []
     async with bench.client(mode) as client:
@@ -223,7 +212,6 @@ async def test_changes_are_reported_while_the_result_is_awaited(bench: Bench, mo
     assert "writing" in [change.status_message for change in seen]
 
 
-@ERAS
 async def test_several_may_wait_for_one_task_and_the_user_is_asked_once(bench: Bench, mode: str) -> None:
     asked: list[object] = []
 
@@ -250,7 +238,6 @@ async def test_several_may_wait_for_one_task_and_the_user_is_asked_once(bench: B
     assert len(asked) == 1
 
 
-@ERAS
 async def test_a_cancelled_wait_leaves_the_task_and_its_question(bench: Bench, mode: str) -> None:
     asked: list[trio.CancelScope] = []
 
@@ -269,7 +256,6 @@ async def test_a_cancelled_wait_leaves_the_task_and_its_question(bench: Bench, m
         assert (await task.result()).data == {"year": 3, "pages": 2}
 
 
-@ERAS
 async def test_a_cancelled_task_has_no_result(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         task = await client.start_tool("endless")
@@ -284,7 +270,6 @@ async def test_a_cancelled_task_has_no_result(bench: Bench, mode: str) -> None:
         assert (await task.status()).status == "cancelled"
 
 
-@ERAS
 async def test_an_unknown_task_is_an_error(bench: Bench, mode: str) -> None:
     async with bench.client(mode) as client:
         for method in ("status", "result", "cancel"):
@@ -371,14 +356,12 @@ async def test_wrong_arguments_are_an_error_before_anything_is_sent(bench: Bench
 # the mock client
 
 
-@pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_the_mock_client_runs_tools_that_are_tasks(bench: Bench, era: str) -> None:
-    mock = MockClient(elicits=[5], era=era)
+async def test_the_mock_client_runs_tools_that_are_tasks(bench: Bench, mode: str) -> None:
+    mock = MockClient(elicits=[5], era=mode)
     assert (await mock.call((bench.server, "report"), year=9)).data == {"year": 9, "pages": 5}
-    assert (await MockClient(era=era).call((bench.server, "only_as_task"))).text == "done"
+    assert (await MockClient(era=mode).call((bench.server, "only_as_task"))).text == "done"
 
 
-@ERAS
 @pytest.mark.parametrize("steps", range(24))
 async def test_a_cancel_of_the_call_before_its_task_is_known_cancels_the_task(mode: str, steps: int) -> None:
     """The cancel falls into each step of the way of the answer: before the task exists, while its id travels, and after."""

@@ -21,7 +21,6 @@ async def needs_page() -> str:
     raise UrlElicitationRequired("Connect your account", URL, elicitation_id="visit-1")
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_our_client_opens_the_page_and_ignores_a_notice_that_it_does_not_know(mode: str) -> None:
     opened: list[str] = []
     server = offering(connect)

@@ -35,13 +35,7 @@ from trio_mcp.types import PromptReference, ResourceTemplateReference, TextConte
 __all__ = ["programs"]
 
 BOUND = 1000.0
-ERAS = ["legacy", "modern"]
 CONNECTED, CONNECTING, UNAVAILABLE = ServerStatus.CONNECTED, ServerStatus.CONNECTING, ServerStatus.UNAVAILABLE
-
-
-@pytest.fixture(params=ERAS)
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def files() -> Server:

@@ -47,7 +47,6 @@ async def function_calls(call: Callable[[], Awaitable[object]]) -> float:
 
 @pytest.mark.wires
 @pytest.mark.trio(run=trio.run)
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_a_call_through_a_group_costs_little_more_than_one_through_a_client(mode: str) -> None:
     command = [sys.executable, "-c", ECHO]
     with trio.fail_after(60):

@@ -28,7 +28,6 @@ MOST_ATTEMPTS = 300 / (BACKOFF.longest * (1 - BACKOFF.jitter)) + 10
 WAYS = ("group", "mounted")
 
 every_way = pytest.mark.parametrize("way", WAYS)
-both_eras = pytest.mark.parametrize("mode", ["legacy", "modern"])
 another_era = pytest.mark.parametrize(("before", "after"), [("legacy", "modern"), ("modern", "legacy")])
 
 Names: TypeAlias = Callable[[], Awaitable[list[str]]]
@@ -79,7 +78,6 @@ def two(programs: Programs, mode: str = "modern") -> None:
 
 
 @every_way
-@both_eras
 async def test_a_server_that_was_lost_is_connected_to_at_once_and_listed_again(
     way: str, mode: str, programs: Programs
 ) -> None:
@@ -113,7 +111,6 @@ async def test_a_server_that_speaks_another_era_when_it_is_back_is_connected_to(
 
 
 @every_way
-@both_eras
 async def test_a_server_that_stays_away_is_tried_ever_more_seldom_and_takes_no_other_down(
     way: str, mode: str, programs: Programs, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -190,7 +187,6 @@ async def test_a_list_that_changed_before_its_changes_were_followed_is_read_agai
         assert way != "group" or "tools" in seen
 
 
-@both_eras
 async def test_a_subscription_to_a_resource_does_not_connect_while_the_server_is_away(
     mode: str, programs: Programs
 ) -> None:
@@ -252,7 +248,6 @@ async def test_a_server_that_ends_when_its_changes_are_followed_is_tried_ever_mo
         assert "weather_old" in await names()
 
 
-@both_eras
 async def test_a_resource_that_a_host_follows_is_followed_when_the_server_is_back(
     mode: str, programs: Programs
 ) -> None:

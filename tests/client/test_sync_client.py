@@ -33,11 +33,6 @@ NOT_SYNC = {"listen", "subscribe", "unsubscribe", "roots_changed", "start_tool",
 OF_CLIENT_ONLY = {"capabilities", "target", "transport_options", "open", "aclose", "connect"}
 
 
-@pytest.fixture(params=["legacy", "modern"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def shop() -> Server:
     server = Server("shop", instructions="Ask")
 

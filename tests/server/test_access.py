@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from naming import naming
-from talk import ERAS, Legacy, Modern, Talk, accept, play
+from talk import Legacy, Modern, Talk, accept, play
 
 from trio_mcp import Caller, Context, Server
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Request
@@ -19,11 +19,6 @@ from trio_mcp.session.transport import facts_of
 Json = dict[str, Any]
 
 ADMIN, READER = Caller("ada", ["admin", "read"]), Caller("ben", ["read"])
-
-
-@pytest.fixture(params=ERAS, ids=lambda era: era.era)
-def era(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 def is_admin(caller: Caller | None) -> bool:

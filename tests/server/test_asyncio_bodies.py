@@ -19,11 +19,6 @@ from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
 from trio_mcp.types import PromptReference
 
 
-@pytest.fixture(params=["legacy", "modern"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(params=[in_program, beside_trio])
 def run(request: pytest.FixtureRequest) -> Run:
     return request.param

@@ -29,8 +29,6 @@ from trio_mcp.types import (
 BOUND = 20.0
 Body = Callable[[Context], Awaitable[str]]
 
-both_eras = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-
 
 class Model:
     """The client's model: it numbers its answers and keeps what it was asked."""
@@ -82,7 +80,6 @@ async def text_of(body: Body, **more: Any) -> str:
 # a conversation
 
 
-@both_eras
 async def test_a_prompt_goes_on_with_the_conversation_and_its_answer_is_kept(mode: str) -> None:
     async def body(ctx: Context) -> str:
         assert ctx.messages == ()
@@ -96,7 +93,6 @@ async def test_a_prompt_goes_on_with_the_conversation_and_its_answer_is_kept(mod
     assert model.heard == [["one"], ["one", "answer 1", "two"]]
 
 
-@both_eras
 async def test_given_messages_are_sent_as_they_are_and_nothing_is_kept_of_them(mode: str) -> None:
     async def body(ctx: Context) -> str:
         await ctx.sample("one")
@@ -147,7 +143,6 @@ async def test_samples_side_by_side_in_one_lane_keep_each_prompt_beside_its_answ
     assert await text_of(body, model=slow_first) == "b re b a re a"
 
 
-@both_eras
 async def test_a_branch_has_a_conversation_apart_from_its_parent_and_its_siblings(mode: str) -> None:
     async def branch(child: Context) -> list[str]:
         await child.sample("inner")
@@ -368,7 +363,6 @@ async def test_a_group_refuses_a_branch_that_is_too_deep_when_it_is_started() ->
 TEN = {"inputTokens": 6, "outputTokens": 4}
 
 
-@both_eras
 async def test_an_answer_that_is_more_than_was_left_is_charged_and_not_given(mode: str) -> None:
     async def body(ctx: Context) -> str:
         await ctx.sample("one")
@@ -574,7 +568,6 @@ async def test_no_question_of_a_branch_goes_out_that_a_failure_has_cancelled(who
 # asking the user
 
 
-@both_eras
 async def test_a_branch_that_may_not_ask_the_user_raises_and_asks_nothing(mode: str) -> None:
     async def below(child: Context) -> str:
         with pytest.raises(BranchElicitNotAllowed, match=naming("allow_elicit=False")):
@@ -596,7 +589,6 @@ async def test_a_branch_that_may_not_ask_the_user_raises_and_asks_nothing(mode: 
 # the first to end
 
 
-@both_eras
 async def test_a_race_of_questions_ends_with_the_first_answer_and_withdraws_the_others(mode: str) -> None:
     async def tool(ctx: Context) -> str:
         first = await ctx.branch_race(lambda child: child.sample("model?"), lambda child: child.elicit("user?", bool))

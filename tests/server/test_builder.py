@@ -10,14 +10,13 @@ from typing import Annotated, Any
 import pytest
 from naming import naming, unnamed
 from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator
-from talk import ERAS, Json, Legacy, accept, play, talk_to
+from talk import Json, Legacy, accept, play, talk_to
 from typing_extensions import TypedDict
 
 from trio_mcp import Context, Elicit, Server, tool
 from trio_mcp.server import ToolBuilder
 from trio_mcp.types import Icon, ToolAnnotations
 
-both_eras = pytest.mark.parametrize("era", ERAS, ids=lambda era: era.era)
 SEAT = Elicit("seat", str)
 HINTS = ToolAnnotations(destructive_hint=True)
 ICON = Icon(src="https://example.com/icon.png")
@@ -153,7 +152,6 @@ async def test_a_built_handoff_is_listed_like_a_decorated_one() -> None:
 # arguments
 
 
-@both_eras
 @pytest.mark.parametrize("model", [Person, PersonData])
 async def test_the_function_gets_an_instance_of_the_model(model: type[Any], era: type[Legacy]) -> None:
     got: list[object] = []

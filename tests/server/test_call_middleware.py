@@ -31,7 +31,6 @@ from trio_mcp import (
 from trio_mcp.types import CallToolResult, GetPromptResult
 
 BOUND = 20.0
-ERAS = ["legacy", "modern"]
 
 
 class Unsteady(Exception):
@@ -58,7 +57,6 @@ async def call(server: Server, **options: Any) -> CallToolResult:
 # what it sees
 
 
-@pytest.mark.parametrize("mode", ERAS)
 async def test_it_sees_the_call_and_its_result(mode: Any) -> None:
     seen: list[object] = []
     server = Server("tester")
@@ -111,7 +109,6 @@ async def test_it_knows_the_principal_and_the_state() -> None:
     assert seen == [("ann", None)]
 
 
-@pytest.mark.parametrize("mode", ERAS)
 async def test_it_runs_once_around_all_legs_of_a_call(mode: Any) -> None:
     events: list[str] = []
     server = Server("tester")
@@ -252,7 +249,6 @@ async def test_a_nursery_around_the_body_does_not_wrap_its_error() -> None:
 # running the body again
 
 
-@pytest.mark.parametrize("mode", ERAS)
 async def test_each_run_of_the_body_has_separate_steps_and_questions(mode: Any) -> None:
     events: list[str] = []
     server = Server("tester", middleware=[retry])

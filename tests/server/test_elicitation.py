@@ -10,7 +10,7 @@ import pytest
 import trio
 from naming import naming, unnamed
 from pydantic import BaseModel, Field
-from talk import DECLINE, DISMISS, ERAS, Json, Legacy, accept, offering, play, session_with, talk_to
+from talk import DECLINE, DISMISS, Json, Legacy, accept, offering, play, session_with, talk_to
 from trio.testing import MockClock
 from typing_extensions import TypedDict
 
@@ -24,7 +24,6 @@ from trio_mcp.errors import (
 )
 from trio_mcp.server import FormError
 
-both_eras = pytest.mark.parametrize("era", ERAS)
 ELICIT = "trio-mcp/elicit"
 
 
@@ -70,7 +69,6 @@ async def answer_to(era: type[Legacy], schema: object, **content: Any) -> str:
 # schemas
 
 
-@both_eras
 @pytest.mark.parametrize(
     ("schema", "content", "expected"),
     [
@@ -108,7 +106,6 @@ async def test_choices_and_a_confirmation_are_forms(schema: Any, properties: Jso
     assert shown.get("required") == (list(properties) or None)
 
 
-@both_eras
 async def test_without_a_schema_the_user_only_confirms(era: type[Legacy]) -> None:
     async def tool(ctx: Context) -> str:
         return (await ctx.elicit("Delete everything?")).action
@@ -141,7 +138,6 @@ async def test_a_multiple_choice_is_refused_where_the_revision_has_none(schema: 
 # strict
 
 
-@both_eras
 async def test_strict_returns_the_content(era: type[Legacy]) -> None:
     async def tool(ctx: Context) -> str:
         return f"{await ctx.elicit.strict('How many?', int) + 1}"
@@ -153,7 +149,6 @@ async def test_strict_returns_the_content(era: type[Legacy]) -> None:
         assert await player.text() == "4"
 
 
-@both_eras
 @pytest.mark.parametrize(("answer", "error"), [(DECLINE, ElicitationDeclined), (DISMISS, ElicitationCancelled)])
 async def test_strict_raises_what_the_user_chose_instead(
     era: type[Legacy], answer: Json, error: type[Exception]
@@ -189,7 +184,6 @@ async def play_answers(era: type[Legacy], tool: Any, *answers: Json) -> tuple[st
         return await player.text(), asked
 
 
-@both_eras
 async def test_a_user_who_declines_is_asked_again_until_the_attempts_are_used_up(era: type[Legacy]) -> None:
     async def tool(ctx: Context) -> str:
         return (await ctx.elicit.with_retry("How many?", int)).action
@@ -198,7 +192,6 @@ async def test_a_user_who_declines_is_asked_again_until_the_attempts_are_used_up
     assert (await play_answers(era, tool, DECLINE, accept(value=3)))[0] == "accept"
 
 
-@both_eras
 async def test_a_user_who_closed_the_question_is_not_asked_again(era: type[Legacy]) -> None:
     async def tool(ctx: Context) -> str:
         return (await ctx.elicit.with_retry("How many?", int)).action
@@ -206,7 +199,6 @@ async def test_a_user_who_closed_the_question_is_not_asked_again(era: type[Legac
     assert (await play_answers(era, tool, DECLINE, DISMISS))[0] == "cancel"
 
 
-@both_eras
 @pytest.mark.parametrize(("on_decline", "outcome"), [("return", "decline"), ("error", "raised"), ("retry", "decline")])
 async def test_what_follows_a_decline_is_the_authors_choice(era: type[Legacy], on_decline: Any, outcome: str) -> None:
     async def tool(ctx: Context) -> str:
@@ -220,7 +212,6 @@ async def test_what_follows_a_decline_is_the_authors_choice(era: type[Legacy], o
     assert asked
 
 
-@both_eras
 async def test_invalid_answers_count_as_attempts_and_the_last_one_is_raised(era: type[Legacy]) -> None:
     async def tool(ctx: Context) -> str:
         with pytest.raises(ElicitationInvalid, match=naming("2 attempts")):
@@ -287,7 +278,6 @@ def keyed_server() -> Server:
     return server
 
 
-@both_eras
 async def test_a_context_travels_in_meta_and_nowhere_else(era: type[Legacy]) -> None:
     async with play(keyed_server(), era) as player:
         await player.call("play_game")
@@ -302,7 +292,6 @@ async def test_a_context_travels_in_meta_and_nowhere_else(era: type[Legacy]) -> 
         assert await player.text() == "2 4"
 
 
-@both_eras
 async def test_a_question_without_a_key_has_no_meta(era: type[Legacy]) -> None:
     async def tool(ctx: Context) -> str:
         return (await ctx.elicit("?", int)).action

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 from pydantic import BaseModel
-from talk import DECLINE, DISMISS, ERAS, Json, Legacy, accept, offering, play
+from talk import DECLINE, DISMISS, Json, Legacy, accept, offering, play
 
 from trio_mcp import Accepted, Client, Context, Elicit, Server, accept as user_accepts
 from trio_mcp.protocol.conversation import conversation_problem
@@ -23,7 +23,6 @@ from trio_mcp.types import (
     ToolUseContent,
 )
 
-both_eras = pytest.mark.parametrize("era", ERAS)
 ID = re.compile(r"elicit_[0-9a-f]{16}_(\d+)")
 
 
@@ -125,7 +124,6 @@ def asking(*asked: ElicitExchange[Any]) -> tuple[Server, list[ElicitExchange[Any
     return server, kept
 
 
-@both_eras
 async def test_an_accepted_answer_has_its_exchange(era: type[Legacy]) -> None:
     server, kept = asking()
     async with play(server, era) as player:
@@ -141,7 +139,6 @@ async def test_an_accepted_answer_has_its_exchange(era: type[Legacy]) -> None:
     assert first.id.rpartition("_")[0] == second.id.rpartition("_")[0]
 
 
-@both_eras
 @pytest.mark.parametrize("answer", [DECLINE, DISMISS])
 async def test_there_is_no_exchange_without_an_answer(era: type[Legacy], answer: Json) -> None:
     async def tool(ctx: Context) -> str:
@@ -155,7 +152,6 @@ async def test_there_is_no_exchange_without_an_answer(era: type[Legacy], answer:
         assert await player.text() == "False"
 
 
-@both_eras
 async def test_a_question_that_is_asked_again_keeps_its_number_and_its_first_text(era: type[Legacy]) -> None:
     kept: list[ElicitExchange[None]] = []
 
@@ -175,7 +171,6 @@ async def test_a_question_that_is_asked_again_keeps_its_number_and_its_first_tex
     assert [(number(each.id), each.message) for each in kept] == [(1, "How many?"), (2, "How many?")]
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_branches_share_the_numbers_of_their_call_and_calls_share_none(mode: str) -> None:
     async def child(ctx: Context) -> str:
         answer = await ctx.elicit("?", int)

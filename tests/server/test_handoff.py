@@ -11,7 +11,7 @@ import pytest
 import trio
 from naming import naming, unnamed
 from pydantic import BaseModel
-from talk import ERAS, Json, Legacy, Modern, accept, play, talk_to
+from talk import Json, Legacy, Modern, accept, play, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import (
@@ -30,8 +30,6 @@ from trio_mcp.errors import BranchElicitNotAllowed
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
 from trio_mcp.testing import MockClient, replay_tool
-
-both_eras = pytest.mark.parametrize("era", ERAS, ids=lambda era: era.era)
 
 
 class Hold(BaseModel):
@@ -97,7 +95,6 @@ OSLO = {"city": "Oslo"}
 # the phases
 
 
-@both_eras
 async def test_each_phase_runs_once_and_its_value_goes_to_the_next(era: type[Legacy]) -> None:
     desk = Desk()
     async with play(desk.server(), era) as player:
@@ -108,7 +105,6 @@ async def test_each_phase_runs_once_and_its_value_goes_to_the_next(era: type[Leg
     assert desk.log == ["before", "client", "after"]
 
 
-@both_eras
 async def test_the_client_phase_may_sample_and_branch(era: type[Legacy]) -> None:
     async def converse(hold: Hold, ctx: Context) -> str:
         return await ctx.branch(lambda child: advice(hold, child))
@@ -123,7 +119,6 @@ async def test_the_client_phase_may_sample_and_branch(era: type[Legacy]) -> None
         assert await player.text() == "1 Oslo the aisle"
 
 
-@both_eras
 async def test_the_phase_after_may_take_the_parameters(era: type[Legacy]) -> None:
     async def before(trip: Trip, ctx: Context) -> int:
         return len(trip.city)
@@ -180,7 +175,6 @@ async def answering(*_: object) -> str:
     return "7A"
 
 
-@both_eras
 @pytest.mark.parametrize(
     ("phase", "ran"),
     [
@@ -202,7 +196,6 @@ async def test_a_phase_that_raises_ends_the_call_with_an_error_result(
         assert desk.log == ran
 
 
-@both_eras
 async def test_a_value_that_is_no_json_is_an_error_that_names_tool_phase_and_type(era: type[Legacy]) -> None:
     async def before(city: str) -> object:
         return Unsendable()
@@ -225,7 +218,6 @@ async def test_a_value_that_is_not_what_the_annotation_declares_is_an_error_of_t
     assert desk.log == ["before"]
 
 
-@both_eras
 async def test_the_later_phases_get_what_a_replay_would_restore(era: type[Legacy]) -> None:
     async def prepare(_ctx: Context) -> Any:
         return {"number": 3, "city": "Oslo"}
@@ -334,8 +326,7 @@ async def test_the_last_phase_reports_in_a_replay(shared: ServiceOptions) -> Non
         await talk.text(call)
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_mock_client_calls_the_tool_by_its_first_phase_or_as_a_value(era: Any) -> None:
+async def test_a_mock_client_calls_the_tool_by_its_first_phase_or_as_a_value(mode: Any) -> None:
     async def before(trip: Trip, ctx: Context) -> int:
         return len(trip.city)
 
@@ -347,10 +338,10 @@ async def test_a_mock_client_calls_the_tool_by_its_first_phase_or_as_a_value(era
 
     desk = Desk()
     server = desk.server()
-    assert (await MockClient(elicits=["7A"], era=era).call(desk.before, city="Oslo")).text == "1 Oslo 7A"
+    assert (await MockClient(elicits=["7A"], era=mode).call(desk.before, city="Oslo")).text == "1 Oslo 7A"
     built = tool("spell").parameters(Trip).handoff(before=before, client=confirm, after=after)
     for target in (built, server.add_tool(built), before):
-        assert (await MockClient(elicits=[True], era=era).call(target, city="Oslo")).text == "4 accept"
+        assert (await MockClient(elicits=[True], era=mode).call(target, city="Oslo")).text == "4 accept"
 
 
 # only `client` asks
@@ -372,7 +363,6 @@ async def ask_in_a_branch(ctx: Context) -> object:
     return await ctx.branch(ask_form)
 
 
-@both_eras
 @pytest.mark.parametrize("ask", [ask_form, ask_model, ask_roots, ask_in_a_branch])
 async def test_the_first_and_the_last_phase_cannot_ask(ask: Callable[[Context], Any], era: type[Legacy]) -> None:
     caught: list[str] = []
@@ -395,7 +385,6 @@ async def test_the_first_and_the_last_phase_cannot_ask(ask: Callable[[Context], 
     assert caught == ["refused", "refused"]
 
 
-@both_eras
 async def test_a_resource_that_the_first_phase_reads_cannot_ask_the_user(era: type[Legacy]) -> None:
     async def prepare(ctx: Context) -> Hold:
         with pytest.raises(BranchElicitNotAllowed):
@@ -419,7 +408,6 @@ async def waiting(*_: object) -> Any:
     await trio.sleep_forever()
 
 
-@both_eras
 @pytest.mark.parametrize("reason", ["client", "disconnect"])
 async def test_a_call_that_is_cancelled_releases_and_skips_the_last_phase(era: type[Legacy], reason: str) -> None:
     desk = Desk(converse=waiting)
@@ -434,7 +422,6 @@ async def test_a_call_that_is_cancelled_releases_and_skips_the_last_phase(era: t
         assert (desk.log, desk.reasons) == (["before", "client", "released 1"], [reason])
 
 
-@both_eras
 async def test_a_timeout_releases_and_its_caller_reads_of_the_timeout(
     era: type[Legacy], autojump_clock: MockClock
 ) -> None:
@@ -526,7 +513,6 @@ async def test_the_release_cannot_ask() -> None:
 # a server that shuts down
 
 
-@both_eras
 async def test_a_shutdown_releases_what_no_other_process_can_continue(era: type[Legacy]) -> None:
     desk = Desk()
     async with play(desk.server(), era) as player:
@@ -644,7 +630,6 @@ def test_a_phase_that_cannot_be_one_is_refused_where_it_is_registered(phases: di
     assert server.tools == ()
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_each_run_by_middleware_has_its_own_value_and_release(mode: Any, autojump_clock: MockClock) -> None:
     server, ran = Server("handoff"), list[str]()
 

@@ -34,7 +34,6 @@ from trio_mcp.types import CallToolResult, ResourceLink, TextContent, TextResour
 
 LIMIT = 4096
 PNG = b"\x89PNG\r\n\x1a\n"
-ERAS = pytest.mark.parametrize("mode", ["modern", "legacy"])
 
 
 class Row(BaseModel):
@@ -76,7 +75,6 @@ def link_in(result: Any) -> ResourceLink:
     return link
 
 
-@ERAS
 async def test_a_large_result_is_a_preview_and_its_caller_reads_all_of_it(mode: str) -> None:
     async with connected(mode) as client:
         result = await client.call_tool("lines")
@@ -93,7 +91,6 @@ async def test_a_large_result_is_a_preview_and_its_caller_reads_all_of_it(mode: 
         assert (result.is_error, link.size is not None and link.size > len(await lines())) == (False, True)
 
 
-@ERAS
 async def test_what_middleware_returns_has_the_same_limit_and_middleware_sees_the_whole_result(mode: str) -> None:
     server, seen = limited(), list[int]()
 
@@ -115,7 +112,6 @@ async def test_what_middleware_returns_has_the_same_limit_and_middleware_sees_th
     assert seen[0] < LIMIT
 
 
-@ERAS
 async def test_a_result_within_the_limit_is_sent_as_it_is(mode: str) -> None:
     async with connected(mode) as client:
         result = await client.call_tool("rows", {"count": 2})
@@ -123,7 +119,6 @@ async def test_a_result_within_the_limit_is_sent_as_it_is(mode: str) -> None:
         assert (await client.call_tool("lines", {"count": 2})).text == await lines(2)
 
 
-@ERAS
 async def test_a_structure_is_read_as_json_once(mode: str) -> None:
     async with connected(mode) as client:
         # The schema promises a structure, which a preview has not.
@@ -135,7 +130,6 @@ async def test_a_structure_is_read_as_json_once(mode: str) -> None:
         assert json.loads(contents.wire()["text"]) == [{"number": number} for number in range(1000)]
 
 
-@ERAS
 async def test_all_parts_of_a_result_are_read(mode: str) -> None:
     async with connected(mode) as client:
         result = await client.call_tool("pictures")
@@ -145,7 +139,6 @@ async def test_all_parts_of_a_result_are_read(mode: str) -> None:
         assert {part.uri for part in contents} == {link_in(result).uri}
 
 
-@ERAS
 async def test_an_error_stays_an_error(mode: str) -> None:
     async with connected(mode) as client:
         result = await client.call_tool("failing")
@@ -154,7 +147,6 @@ async def test_an_error_stays_an_error(mode: str) -> None:
         assert unnamed(whole, "no no", '{"code":7}') == []
 
 
-@ERAS
 async def test_a_server_with_such_a_tool_declares_resources(mode: str) -> None:
     async with connected(mode) as client:
         assert client.server_capabilities.resources is not None
@@ -286,7 +278,6 @@ async def test_a_result_that_is_no_json_is_the_error_that_it_would_be_without_a_
     assert result["isError"]
 
 
-@ERAS
 async def test_a_tool_reads_a_result_that_was_kept_for_its_caller(mode: str) -> None:
     server = limited()
 
@@ -301,7 +292,6 @@ async def test_a_tool_reads_a_result_that_was_kept_for_its_caller(mode: str) -> 
         assert await client.call_tool("read", {"uri": link.uri}, returns=int) == len(await lines())
 
 
-@ERAS
 async def test_a_large_meta_is_no_part_of_the_preview(mode: str) -> None:
     server = limited()
 

@@ -119,7 +119,6 @@ class Confirm(BaseModel):
     """Nothing to fill in."""
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 @pytest.mark.parametrize(
     ("reply", "expected"), [(accept(), "True"), (accept(more=1), "True"), (decline(), "decline"), (dismiss(), "cancel")]
 )

@@ -18,7 +18,6 @@ from trio_mcp import Client, Context, Disconnected, Server, ServiceOptions
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 
 BOUND = 20.0
-ERAS = ["legacy", "modern"]
 
 
 class Broken(Exception):
@@ -35,7 +34,6 @@ def server_with(lifespan: Callable[[Server], AbstractAsyncContextManager[object]
     return server
 
 
-@pytest.mark.parametrize("mode", ERAS)
 async def test_a_lifespan_is_entered_once_and_its_value_is_the_state(mode: Any) -> None:
     events: list[object] = []
 

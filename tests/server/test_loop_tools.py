@@ -29,8 +29,6 @@ from trio_mcp.types import (
     ToolResultContent,
 )
 
-both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
-
 
 def connect() -> str:
     return "db"
@@ -89,8 +87,7 @@ async def test_a_function_without_a_name_is_refused_with_what_to_write(function:
 # this server's
 
 
-@both_eras
-async def test_a_tool_of_the_server_is_offered_and_run_by_its_name_its_value_or_its_function(era: str) -> None:
+async def test_a_tool_of_the_server_is_offered_and_run_by_its_name_its_value_or_its_function(mode: str) -> None:
     server = Server("s")
 
     @server.tool(name="find", description="Find it.")
@@ -105,7 +102,7 @@ async def test_a_tool_of_the_server_is_offered_and_run_by_its_name_its_value_or_
 
     leading(server, search, built, "other")
     mock = MockClient(
-        samples=[[tool_use("find", query="a"), tool_use("look", query="b"), tool_use("other")], "done"], era=era
+        samples=[[tool_use("find", query="a"), tool_use("look", query="b"), tool_use("other")], "done"], era=mode
     )
     await mock.call((server, "lead"))
     assert offered(mock) == ["find", "look", "other"]
@@ -118,8 +115,7 @@ async def test_a_tool_that_no_server_has_is_run_by_its_value() -> None:
     assert await led(leading(Server("s"), built), tool_use("look", query="b")) == ["saw b"]
 
 
-@both_eras
-async def test_middleware_runs_around_the_calls_of_registered_tools(era: str) -> None:
+async def test_middleware_runs_around_the_calls_of_registered_tools(mode: str) -> None:
     server = Server("s")
     seen: list[tuple[str, object]] = []
 
@@ -132,12 +128,11 @@ async def test_middleware_runs_around_the_calls_of_registered_tools(era: str) ->
     async def echo(text: str) -> str:
         return text
 
-    assert await led(leading(server, echo), tool_use("echo", text="x"), era=era) == ["x"]
+    assert await led(leading(server, echo), tool_use("echo", text="x"), era=mode) == ["x"]
     assert seen == [("lead", {}), ("echo", {"text": "x"})]
 
 
-@both_eras
-async def test_the_timeout_of_a_tool_is_an_error_result(era: str, autojump_clock: object) -> None:
+async def test_the_timeout_of_a_tool_is_an_error_result(mode: str, autojump_clock: object) -> None:
     server = Server("s")
 
     @server.tool(timeout=3)
@@ -146,13 +141,12 @@ async def test_the_timeout_of_a_tool_is_an_error_result(era: str, autojump_clock
         return ""
 
     start = trio.current_time()
-    (text,) = await led(leading(server, hang), tool_use("hang"), era=era)
+    (text,) = await led(leading(server, hang), tool_use("hang"), era=mode)
     assert "3 seconds" in text
     assert trio.current_time() - start == 3
 
 
-@both_eras
-async def test_the_limit_of_a_tool_holds_among_the_calls_of_a_loop(era: str) -> None:
+async def test_the_limit_of_a_tool_holds_among_the_calls_of_a_loop(mode: str) -> None:
     server, running, most = Server("s"), 0, 0
 
     async def measured() -> str:
@@ -167,16 +161,16 @@ async def test_the_limit_of_a_tool_holds_among_the_calls_of_a_loop(era: str) -> 
     server.add_tool(measured, name="single", limit=1)
 
     leading(server, "queued")
-    assert await led(server, *[tool_use("queued")] * 5, era=era) == ["ran"] * 5
+    assert await led(server, *[tool_use("queued")] * 5, era=mode) == ["ran"] * 5
     assert most == 2
     server.remove_tool("lead")
     leading(server, "single")
-    ran = await led(server, tool_use("single"), tool_use("single"), era=era)
+    ran = await led(server, tool_use("single"), tool_use("single"), era=mode)
     assert [text == "ran" for text in ran].count(True) == 1
     assert ["busy" in text for text in ran].count(True) == 1
     server.remove_tool("lead")
     leading(server, "single")
-    assert await led(server, tool_use("single"), era=era) == ["ran"]
+    assert await led(server, tool_use("single"), era=mode) == ["ran"]
 
 
 async def test_a_parked_call_gives_back_the_places_of_the_tools_in_its_loop() -> None:
@@ -280,15 +274,14 @@ def library() -> Server:
     return server
 
 
-@both_eras
-async def test_the_tools_of_a_client_are_offered_and_called(era: str) -> None:
+async def test_the_tools_of_a_client_are_offered_and_called(mode: str) -> None:
     async with Client.connect(library()) as remote:
         mock = MockClient(
             samples=[
                 [tool_use("lend", title="Emma"), unchecked_tool_use("burn", title="Emma"), unchecked_tool_use("lend")],
                 "done",
             ],
-            era=era,
+            era=mode,
         )
         async with mock.context() as ctx:
             result = await ctx.run_tool_loop("Go.", [remote])

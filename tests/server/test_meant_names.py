@@ -44,7 +44,6 @@ def server() -> Server:
     return server
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_an_unknown_tool_or_prompt_is_answered_with_the_nearest(server: Server, mode: str) -> None:
     async with Client.connect(server, mode=mode) as client:
         with pytest.raises(PeerError) as unknown:

@@ -66,7 +66,6 @@ async def test_it_sees_each_message_of_a_batch() -> None:
     assert [message.method for message in seen[2:]] == ["ping", "notifications/roots/list_changed"]
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 @pytest.mark.parametrize(
     ("error", "code"),
     [

@@ -11,7 +11,7 @@ import pytest
 import trio
 from naming import naming, unnamed
 from pydantic import BaseModel
-from talk import ERAS, Legacy, play
+from talk import Legacy, play
 from trio.testing import MockClock
 
 from trio_mcp import (
@@ -54,7 +54,6 @@ from trio_mcp.types import (
 )
 
 BOUND = 20.0
-both_eras = pytest.mark.parametrize("mode", ["legacy", "modern"])
 
 
 def opening(events: list[str]) -> Callable[[Server], AbstractAsyncContextManager[object]]:
@@ -134,7 +133,6 @@ async def greet(params: Named, ctx: Context[str]) -> str:
 # names
 
 
-@both_eras
 @pytest.mark.parametrize("deep", [False, True], ids=["once", "in one that is mounted"])
 async def test_everything_is_there_under_its_prefix(mode: Any, deep: bool) -> None:
     desk = desk_of(("n", notes()))
@@ -221,7 +219,6 @@ async def test_every_option_is_kept() -> None:
         assert after == before.model_copy(update={member: getattr(after, member)})
 
 
-@both_eras
 async def test_links_to_its_resources_can_be_read_in_the_outer_server(mode: Any) -> None:
     server = notes()
 
@@ -246,7 +243,6 @@ async def test_links_to_its_resources_can_be_read_in_the_outer_server(mode: Any)
         assert text == TextContent(text="notes://all")
 
 
-@both_eras
 async def test_errors_name_what_the_caller_knows(mode: Any) -> None:
     server = notes()
 
@@ -269,7 +265,6 @@ async def test_errors_name_what_the_caller_knows(mode: Any) -> None:
 # what belongs to the mounted server
 
 
-@both_eras
 async def test_middleware_of_both_servers_runs_and_each_sees_its_own_names(mode: Any) -> None:
     seen: list[tuple[str, str, str, object]] = []
     inner, outer = notes(), Server("desk", lifespan=opening([]))
@@ -298,7 +293,6 @@ async def test_middleware_of_both_servers_runs_and_each_sees_its_own_names(mode:
     ]
 
 
-@both_eras
 async def test_middleware_of_both_servers_may_run_the_body_again(mode: Any) -> None:
     runs: list[str] = []
 
@@ -329,7 +323,6 @@ async def test_middleware_of_both_servers_may_run_the_body_again(mode: Any) -> N
     assert result.text.split("-")[-4:] == ["1", "2", "3", "4"]
 
 
-@both_eras
 async def test_a_handler_reads_and_renders_what_its_own_server_has_under_that_name(mode: Any) -> None:
     server = notes()
 
@@ -344,7 +337,6 @@ async def test_a_handler_reads_and_renders_what_its_own_server_has_under_that_na
         assert (await client.call_tool("n_read")).text == "notes://all Sum it up: the state of notes"
 
 
-@both_eras
 async def test_a_handler_of_the_outer_server_reads_and_renders_what_is_mounted(mode: Any) -> None:
     outer = desk_of(("n", notes()))
 
@@ -362,7 +354,6 @@ async def test_a_handler_of_the_outer_server_reads_and_renders_what_is_mounted(m
         assert read_it == f"notes://n/all: {state}; Sum it up: {state}; None"
 
 
-@both_eras
 async def test_a_tool_loop_offers_the_tools_of_its_own_server(mode: Literal["legacy", "modern"]) -> None:
     server = Server("notes", sampling=ScriptedProvider([tool_use("add", a=1), "done"]))
 
@@ -440,7 +431,6 @@ async def test_each_kind_of_tool_has_the_state_of_its_server() -> None:
         assert (await (await client.start_tool("n_slow")).result()).text == "the state of notes"
 
 
-@both_eras
 async def test_a_handoff_tool_has_its_state_in_every_phase(mode: Any) -> None:
     server, phases = notes(), []
 
@@ -462,7 +452,6 @@ async def test_a_handoff_tool_has_its_state_in_every_phase(mode: Any) -> None:
     assert set(phases) == {"the state of notes"}
 
 
-@both_eras
 async def test_a_long_result_of_a_mounted_tool_is_cut_and_kept(mode: Any) -> None:
     server = Server("notes")
     server.add_tool(lambda: "x" * 10_000, name="long", max_result=4096)
@@ -477,7 +466,6 @@ async def test_a_long_result_of_a_mounted_tool_is_cut_and_kept(mode: Any) -> Non
 # lifespans
 
 
-@both_eras
 async def test_lifespans_are_nested_and_each_server_has_one(mode: Any) -> None:
     events: list[str] = []
     inner = notes(events)
@@ -525,7 +513,6 @@ async def test_a_mounted_server_may_be_served_by_itself_at_the_same_time() -> No
 # limits and access
 
 
-@both_eras
 async def test_the_limit_of_a_tool_counts_its_calls_under_all_its_names(mode: Any) -> None:
     server, gate, began = Server("notes"), trio.Event(), trio.Event()
 
@@ -566,7 +553,6 @@ async def test_the_threads_of_mounted_servers_are_counted() -> None:
         gate.set()
 
 
-@pytest.mark.parametrize("era", ERAS, ids=lambda era: era.era)
 async def test_who_sees_and_calls_a_tool_is_kept(era: type[Legacy]) -> None:
     server = Server("notes")
     server.add_tool(lambda: "", name="hidden", visible=lambda caller: caller is not None)
@@ -632,7 +618,6 @@ async def test_a_page_of_a_mounted_server_can_be_completed_at_either(mock_clock:
 # changes
 
 
-@both_eras
 async def test_what_is_added_and_removed_later_is_added_and_removed_in_the_outer_server(mode: Any) -> None:
     inner = notes()
     outer = desk_of(("d", desk_of(("n", inner))))
@@ -660,7 +645,6 @@ async def test_what_is_added_and_removed_later_is_added_and_removed_in_the_outer
         assert await names(client) == before
 
 
-@both_eras
 async def test_updates_of_its_resources_reach_the_subscribers_of_the_outer_server(mode: Any) -> None:
     inner = notes()
     uri = "notes://d/n/all"

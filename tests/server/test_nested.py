@@ -59,11 +59,6 @@ async def client_of(server: Server, mode: str) -> AsyncIterator[Client]:
             yield client
 
 
-@pytest.fixture(params=["legacy", "modern"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 async def call(server: Server, mode: str, tool: Any, **options: Any) -> CallToolResult:
     """Register a tool and call it."""
     server.add_tool(tool, name="tool", **options)

@@ -140,7 +140,6 @@ def test_a_server_that_no_client_could_open_is_refused(options: Any) -> None:
         Server("server", **options)
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_an_offer_that_was_changed_since_hides_no_other(mode: str, caplog: pytest.LogCaptureFixture) -> None:
     notes: list[float] = []
     server = Server("changing", page_size=2)

@@ -23,7 +23,6 @@ from trio_mcp.server.provide import ThreadedManager
 T = TypeVar("T")
 
 BOUND = 20.0
-ERAS = ["legacy", "modern"]
 Events = list[str]
 
 
@@ -157,7 +156,6 @@ async def test_two_parameters_with_the_same_function_share_its_value() -> None:
     assert len(made) == 1
 
 
-@pytest.mark.parametrize("mode", ERAS)
 async def test_a_provider_is_entered_once_for_all_legs_of_a_call(mode: Any) -> None:
     events: Events = []
     server = Server("tester")

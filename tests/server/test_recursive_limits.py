@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import CreateMessageRequestParams, SamplingMessage, TextContent, ToolResultContent
-
-both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 def result_texts(messages: tuple[SamplingMessage, ...]) -> list[str]:
@@ -50,27 +47,24 @@ def digger(era: str, **options: object) -> MockClient:
     return MockClient(samples=model, era=era, **options)  # type: ignore[arg-type]
 
 
-@both_eras
-async def test_a_tool_whose_only_place_its_caller_holds_is_busy_at_once(era: str) -> None:
+async def test_a_tool_whose_only_place_its_caller_holds_is_busy_at_once(mode: str) -> None:
     with trio.fail_after(5):
-        result = await digger(era).call((recursive(1, 1), "dig"), at=0)
+        result = await digger(mode).call((recursive(1, 1), "dig"), at=0)
     assert "dig is busy" in result.text
     assert "made by a call of dig" in result.text
 
 
-@both_eras
-async def test_a_tool_calls_itself_as_often_as_there_are_places(era: str) -> None:
+async def test_a_tool_calls_itself_as_often_as_there_are_places(mode: str) -> None:
     with trio.fail_after(5):
-        assert (await digger(era).call((recursive(3, 2), "dig"), at=0)).text == "bottom"
-        assert "dig is busy" in (await digger(era).call((recursive(2, 2), "dig"), at=0)).text
+        assert (await digger(mode).call((recursive(3, 2), "dig"), at=0)).text == "bottom"
+        assert "dig is busy" in (await digger(mode).call((recursive(2, 2), "dig"), at=0)).text
 
 
-@both_eras
-async def test_calls_that_hold_all_places_do_not_wait_for_each_other(era: str) -> None:
+async def test_calls_that_hold_all_places_do_not_wait_for_each_other(mode: str) -> None:
     server, texts = recursive(2, 1), list[str]()
 
     async def call() -> None:
-        texts.append((await digger(era).call((server, "dig"), at=0)).text)
+        texts.append((await digger(mode).call((server, "dig"), at=0)).text)
 
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:

@@ -20,7 +20,6 @@ from trio_mcp.errors import ElicitationDeclined, RequestTimeout
 from trio_mcp.testing import MockClient, tool_use
 
 BOUND = 10
-ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 BRANCHING = ("ctx.branch", "ctx.branch_all", "ctx.branch_race")
 SCRIPTS: dict[str, dict[str, Any]] = {
     "ctx.elicit": {"elicits": [True]},
@@ -45,8 +44,7 @@ def server_with(*tools: Callable[..., Any], **options: Any) -> Server:
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in (*BRANCHING, "ctx.become_task")])
-@ERAS
-async def test_a_method_waits_in_a_thread_and_returns_its_value(name: str, era: str) -> None:
+async def test_a_method_waits_in_a_thread_and_returns_its_value(name: str, mode: str) -> None:
     values: list[object] = []
 
     def work(ctx: Context) -> str:
@@ -57,13 +55,12 @@ async def test_a_method_waits_in_a_thread_and_returns_its_value(name: str, era: 
         return "done"
 
     with trio.fail_after(BOUND):
-        result = await MockClient(era=era, **SCRIPTS.get(name, {})).call((server_with(work), "work"))
+        result = await MockClient(era=mode, **SCRIPTS.get(name, {})).call((server_with(work), "work"))
     assert (result.is_error, result.text, len(values)) == (False, "done", 1)
     assert not hasattr(values[0], "send"), "it is a value, and nothing to await"
 
 
-@ERAS
-async def test_a_plain_function_asks_and_reports_as_an_async_one_does(era: str) -> None:
+async def test_a_plain_function_asks_and_reports_as_an_async_one_does(mode: str) -> None:
     def book(city: str, ctx: SyncContext) -> str:
         ctx.progress(1, total=2, message="asking")
         seat = ctx.elicit(f"Which seat to {city}?", ["window", "aisle"])
@@ -77,21 +74,20 @@ async def test_a_plain_function_asks_and_reports_as_an_async_one_does(era: str) 
         return f"{seat.content} {ctx.sample('One word.').text} {ctx.deadline < 1e9}"
 
     with trio.fail_after(BOUND):
-        client = MockClient(era=era, elicits=["aisle", True, decline()], samples=["fine"])
+        client = MockClient(era=mode, elicits=["aisle", True, decline()], samples=["fine"])
         result = await client.call((server_with(book, timeout=60), "book"), city="Oslo")
     assert result.text == "aisle fine True"
     assert [(report.progress, report.total, report.message) for report in client.progress] == [(1, 2, "asking")]
     assert [(entry.data, entry.logger) for entry in client.logs] == [({"seat": "aisle"}, "seats")]
 
 
-@ERAS
-async def test_trios_way_to_the_loop_works_too(era: str) -> None:
+async def test_trios_way_to_the_loop_works_too(mode: str) -> None:
     def work(ctx: Context) -> str:
         trio.from_thread.run(ctx.info, "working")
         return "done"
 
     with trio.fail_after(BOUND):
-        client = MockClient(era=era)
+        client = MockClient(era=mode)
         assert (await client.call(work)).text == "done"
     assert [entry.data for entry in client.logs] == ["working"]
 
@@ -152,8 +148,7 @@ async def test_a_question_in_a_thread_has_its_timeout() -> None:
             assert (await client.call_tool("work")).text == "timed out"
 
 
-@ERAS
-async def test_a_cancelled_call_raises_in_the_thread_that_waits(era: str) -> None:
+async def test_a_cancelled_call_raises_in_the_thread_that_waits(mode: str) -> None:
     asked, seen, left = trio.Event(), list[BaseException](), threading.Event()
 
     def work(ctx: SyncContext) -> None:
@@ -170,7 +165,7 @@ async def test_a_cancelled_call_raises_in_the_thread_that_waits(era: str) -> Non
 
     with trio.fail_after(BOUND):
         async with (
-            Client.connect(server_with(work), on_elicit=never, mode=era) as client,
+            Client.connect(server_with(work), on_elicit=never, mode=mode) as client,
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(client.call_tool, "work")

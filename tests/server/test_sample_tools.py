@@ -29,8 +29,6 @@ from trio_mcp.types import (
     ToolUseContent,
 )
 
-both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
-
 
 def plain(**sampling: JsonObject) -> ClientCapabilities:
     return ClientCapabilities(sampling=SamplingCapability(**sampling))
@@ -69,10 +67,9 @@ def text_message(role: Any, text: str) -> SamplingMessage:
 # what is offered
 
 
-@both_eras
-async def test_a_function_is_offered_as_a_server_would_list_it(era: str) -> None:
+async def test_a_function_is_offered_as_a_server_would_list_it(mode: str) -> None:
     listed = Server("s").add_tool(weather).model
-    client = MockClient(samples=["no"], era=era)
+    client = MockClient(samples=["no"], era=mode)
     async with client.context() as ctx:
         await ctx.sample("Rain?", tools=[weather])
     (offered,) = params_of(client).tools or []
@@ -139,7 +136,6 @@ async def test_a_choice_of_no_tool_may_come_without_tools() -> None:
 # capabilities
 
 
-@both_eras
 @pytest.mark.parametrize(
     ("options", "declared", "missing"),
     [
@@ -151,9 +147,9 @@ async def test_a_choice_of_no_tool_may_come_without_tools() -> None:
     ],
 )
 async def test_a_client_is_sent_nothing_that_it_did_not_declare(
-    era: str, options: Any, declared: ClientCapabilities, missing: JsonObject
+    mode: str, options: Any, declared: ClientCapabilities, missing: JsonObject
 ) -> None:
-    client = MockClient(era=era, capabilities=declared)
+    client = MockClient(era=mode, capabilities=declared)
     async with client.context() as ctx:
         with pytest.raises(CapabilityError) as caught:
             await ctx.sample("Hello", **options)
@@ -184,7 +180,6 @@ async def test_a_revision_without_tools_is_sent_none(era: str) -> None:
 # the answer
 
 
-@both_eras
 @pytest.mark.parametrize("stop_reason", ["toolUse", "endTurn", None])
 @pytest.mark.parametrize(
     "content",
@@ -196,10 +191,10 @@ async def test_a_revision_without_tools_is_sent_none(era: str) -> None:
     ids=["block", "array", "with-text"],
 )
 async def test_the_calls_are_read_from_a_block_or_an_array_whatever_the_stop_reason_is(
-    era: str, content: Any, stop_reason: str | None
+    mode: str, content: Any, stop_reason: str | None
 ) -> None:
     said = CreateMessageResult(role="assistant", content=content, model="m", stop_reason=stop_reason)
-    async with make_context(samples=[said], era=era) as ctx:
+    async with make_context(samples=[said], era=mode) as ctx:
         answered = await ctx.sample("Find x.", tools=[search])
     assert answered.tool_calls == [use("search", "1", query="x")]
     assert answered.content == (content if isinstance(content, list) else [content])
@@ -212,9 +207,8 @@ async def test_a_plain_sample_passes_on_a_call_of_a_tool_that_was_not_offered() 
     assert [call.name for call in answered.tool_calls] == ["other"]
 
 
-@both_eras
-async def test_a_model_that_was_offered_no_tools_calls_none(era: str) -> None:
-    async with make_context(samples=[unchecked_tool_use("search")], era=era) as ctx:
+async def test_a_model_that_was_offered_no_tools_calls_none(mode: str) -> None:
+    async with make_context(samples=[unchecked_tool_use("search")], era=mode) as ctx:
         with pytest.raises(MalformedAnswer, match="search"):
             await ctx.sample("Find x.")
         assert ctx.messages == ()
@@ -225,7 +219,6 @@ async def test_a_call_after_all_tools_were_taken_away_is_passed_on() -> None:
         assert (await ctx.sample("Finish.", tool_choice="none")).tool_calls
 
 
-@both_eras
 @pytest.mark.parametrize(
     "blocks",
     [
@@ -234,17 +227,16 @@ async def test_a_call_after_all_tools_were_taken_away_is_passed_on() -> None:
     ],
     ids=["a result", "an id twice"],
 )
-async def test_an_answer_that_no_model_can_give_is_malformed(era: str, blocks: Any) -> None:
-    async with make_context(samples=[answer(*blocks)], era=era) as ctx:
+async def test_an_answer_that_no_model_can_give_is_malformed(mode: str, blocks: Any) -> None:
+    async with make_context(samples=[answer(*blocks)], era=mode) as ctx:
         with pytest.raises(MalformedAnswer, match="9"):
             await ctx.sample("Find x.", tools=[search])
         assert ctx.messages == ()
 
 
-@both_eras
-async def test_an_answer_is_one_of_the_assistant_whatever_role_the_client_gives_it(era: str) -> None:
+async def test_an_answer_is_one_of_the_assistant_whatever_role_the_client_gives_it(mode: str) -> None:
     said = CreateMessageResult(role="user", content=TextContent(text="hi"), model="m")
-    async with make_context(samples=[said], era=era) as ctx:
+    async with make_context(samples=[said], era=mode) as ctx:
         await ctx.sample("Hello")
         assert ctx.messages == (text_message("user", "Hello"), text_message("assistant", "hi"))
 
@@ -300,10 +292,9 @@ async def test_messages_that_break_a_rule_are_not_sent(messages: list[SamplingMe
 # results
 
 
-@both_eras
-async def test_a_conversation_continues_from_the_results_of_its_tools(era: str) -> None:
+async def test_a_conversation_continues_from_the_results_of_its_tools(mode: str) -> None:
     calls = [tool_use("search", query="a"), tool_use("search", query="b")]
-    client = MockClient(samples=[calls, "Both are fine."], era=era)
+    client = MockClient(samples=[calls, "Both are fine."], era=mode)
     async with client.context() as ctx:
         first = await ctx.sample("How are a and b?", tools=[search])
         ctx.add_tool_results({call.id: f"{call.input['query']} is fine" for call in first.tool_calls})
@@ -407,10 +398,9 @@ async def test_a_sibling_that_samples_meanwhile_does_not_break_the_conversation(
 # sample_tools
 
 
-@both_eras
-async def test_an_answer_without_a_call_is_asked_again_with_the_reason(era: str) -> None:
+async def test_an_answer_without_a_call_is_asked_again_with_the_reason(mode: str) -> None:
     client = MockClient(
-        samples=["I would search.", unchecked_tool_use("guess"), tool_use("search", query="x")], era=era
+        samples=["I would search.", unchecked_tool_use("guess"), tool_use("search", query="x")], era=mode
     )
     async with client.context() as ctx:
         answered = await ctx.sample_tools("Find x.", [search])

@@ -20,8 +20,6 @@ from trio_mcp.types import (
     ToolResultContent,
 )
 
-both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
-
 LARGE = 300_000
 ROUNDS = 3
 
@@ -58,12 +56,11 @@ def client_of(era: Any, *, own: bool) -> MockClient:
     return MockClient(samples=lambda _params: "x" * LARGE, era=era)
 
 
-@both_eras
 @pytest.mark.parametrize("own", [False, True], ids=["client", "provider"])
-async def test_a_call_draws_each_answer_until_it_ends(era: str, *, own: bool) -> None:
+async def test_a_call_draws_each_answer_until_it_ends(mode: str, *, own: bool) -> None:
     drawn: list[int] = []
     server = sampling(10**9, drawn, Own() if own else None)
-    assert (await client_of(era, own=own).call((server, "ask"))).text == "done"
+    assert (await client_of(mode, own=own).call((server, "ask"))).text == "done"
     assert [amount > LARGE * (index + 1) for index, amount in enumerate(drawn)] == [True] * ROUNDS
     assert server.options.memory.drawn < LARGE
 
@@ -76,8 +73,7 @@ async def test_an_answer_without_room_is_an_error_of_the_sample(era: str, own: b
     assert len(drawn) < ROUNDS
 
 
-@both_eras
-async def test_the_results_of_a_tool_loop_are_drawn(era: str) -> None:
+async def test_the_results_of_a_tool_loop_are_drawn(mode: str) -> None:
     budget, drawn = MemoryBudget(10**9), list[int]()
     server = Server("s", options=ServiceOptions(memory=budget))
 
@@ -91,14 +87,13 @@ async def test_the_results_of_a_tool_loop_are_drawn(era: str) -> None:
         drawn.append(budget.drawn)
         return result.text
 
-    client = MockClient(samples=[[tool_use("much"), tool_use("much")], "done"], era=era)
+    client = MockClient(samples=[[tool_use("much"), tool_use("much")], "done"], era=mode)
     assert (await client.call((server, "lead"))).text == "done"
     assert drawn[0] > 2 * LARGE
     assert budget.drawn < LARGE
 
 
-@both_eras
-async def test_a_result_without_room_is_an_error_for_the_model(era: str) -> None:
+async def test_a_result_without_room_is_an_error_for_the_model(mode: str) -> None:
     server = Server("s", options=ServiceOptions(memory=MemoryBudget(2 * LARGE)))
 
     @server.tool
@@ -109,7 +104,7 @@ async def test_a_result_without_room_is_an_error_for_the_model(era: str) -> None
     async def lead(ctx: Context) -> int:
         return sum(bool(each.is_error) for each in results_of((await ctx.run_tool_loop("Go.", [much])).messages))
 
-    client = MockClient(samples=[[tool_use("much")] * 1 + [tool_use("much")] * 4, "done"], era=era)
+    client = MockClient(samples=[[tool_use("much")] * 1 + [tool_use("much")] * 4, "done"], era=mode)
     assert int((await client.call((server, "lead"))).text) >= 3
 
 

@@ -23,8 +23,6 @@ from trio_mcp.types import (
     ToolResultContent,
 )
 
-both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
-
 NO_MODEL = ClientCapabilities()
 PLAIN = ClientCapabilities(sampling=SamplingCapability())
 
@@ -46,25 +44,23 @@ async def asked(server: Server, era: str = "modern", **client: Any) -> str:
 # which model
 
 
-@both_eras
-async def test_the_provider_answers_where_the_client_has_no_model(era: str) -> None:
+async def test_the_provider_answers_where_the_client_has_no_model(mode: str) -> None:
     provider = ScriptedProvider(["the server's"])
-    assert await asked(asking(Server("s", sampling=provider)), era, capabilities=NO_MODEL) == "the server's"
+    assert await asked(asking(Server("s", sampling=provider)), mode, capabilities=NO_MODEL) == "the server's"
     (request,) = provider.requests
     assert request.messages[0].content == TextContent(text="Who?")
 
 
-@both_eras
-async def test_the_client_answers_if_it_has_a_model_unless_the_server_comes_first(era: str) -> None:
+async def test_the_client_answers_if_it_has_a_model_unless_the_server_comes_first(mode: str) -> None:
     assert (
-        await asked(asking(Server("s", sampling=ScriptedProvider([]))), era, samples=["the client's"]) == "the client's"
+        await asked(asking(Server("s", sampling=ScriptedProvider([]))), mode, samples=["the client's"])
+        == "the client's"
     )
     first = Server("s", sampling=ScriptedProvider(["the server's"]), sampling_prefer="server")
-    assert await asked(asking(first), era, samples=[]) == "the server's"
+    assert await asked(asking(first), mode, samples=[]) == "the server's"
 
 
-@both_eras
-async def test_tools_are_offered_to_the_provider_if_the_client_takes_none(era: str) -> None:
+async def test_tools_are_offered_to_the_provider_if_the_client_takes_none(mode: str) -> None:
     async def look() -> str:
         return ""
 
@@ -76,7 +72,7 @@ async def test_tools_are_offered_to_the_provider_if_the_client_takes_none(era: s
         plain = await ctx.sample("Who?")
         return f"{plain.text}, {(await ctx.sample('Who?', tools=[look])).text}"
 
-    assert await asked(server, era, capabilities=PLAIN, samples=["me"]) == "me, no need"
+    assert await asked(server, mode, capabilities=PLAIN, samples=["me"]) == "me, no need"
     assert [each.name for each in provider.requests[0].tools or []] == ["look"]
 
 
@@ -122,8 +118,7 @@ async def test_the_context_of_servers_is_a_matter_of_the_client() -> None:
     assert provider.requests == []
 
 
-@both_eras
-async def test_a_tool_loop_runs_on_the_provider(era: str) -> None:
+async def test_a_tool_loop_runs_on_the_provider(mode: str) -> None:
     async def add(a: int, b: int) -> int:
         return a + b
 
@@ -141,24 +136,22 @@ async def test_a_tool_loop_runs_on_the_provider(era: str) -> None:
     async def ask(ctx: Context) -> str:
         return (await ctx.run_tool_loop("Add.", [add])).text
 
-    assert await asked(server, era, capabilities=NO_MODEL) == "it is {'result': 3}"
+    assert await asked(server, mode, capabilities=NO_MODEL) == "it is {'result': 3}"
 
 
 # what a tool may require
 
 
-@both_eras
-async def test_a_provider_fulfils_what_a_tool_requires_of_clients(era: str) -> None:
+async def test_a_provider_fulfils_what_a_tool_requires_of_clients(mode: str) -> None:
     bare, provided = Server("s"), Server("s", sampling=ScriptedProvider(["yes"]))
     for server in (bare, provided):
         asking(server, requires={"sampling", "sampling.tools"})
-    mode = "legacy" if era == "legacy" else "2026-07-28"
     async with Client.connect(provided, mode=mode) as client:
         (listed,) = await client.list_tools()
         assert not listed.meta
         assert (await client.call_tool("ask")).text == "yes"
     async with Client.connect(bare, mode=mode) as client:
-        assert len(await client.list_tools()) == (0 if era == "legacy" else 1)
+        assert len(await client.list_tools()) == (0 if mode == "legacy" else 1)
 
 
 async def test_a_provider_fulfils_nothing_else() -> None:
@@ -251,8 +244,7 @@ class Hanging:
         raise AssertionError("unreachable")
 
 
-@both_eras
-async def test_the_timeout_of_a_question_ends_the_request_of_the_provider(era: str, autojump_clock: object) -> None:
+async def test_the_timeout_of_a_question_ends_the_request_of_the_provider(mode: str, autojump_clock: object) -> None:
     provider = Hanging()
     server = Server("s", sampling=provider)
 
@@ -264,7 +256,7 @@ async def test_the_timeout_of_a_question_ends_the_request_of_the_provider(era: s
 
     start = trio.current_time()
     with trio.fail_after(60):
-        assert await asked(server, era, capabilities=NO_MODEL) == "True 3.0"
+        assert await asked(server, mode, capabilities=NO_MODEL) == "True 3.0"
 
 
 class Late:
@@ -280,8 +272,7 @@ class Late:
         return CreateMessageResult(role="assistant", content=TextContent(text="late"), model="m")
 
 
-@both_eras
-async def test_an_answer_that_comes_after_the_timeout_is_dropped(era: str, autojump_clock: object) -> None:
+async def test_an_answer_that_comes_after_the_timeout_is_dropped(mode: str, autojump_clock: object) -> None:
     server = Server("s", sampling=Late())
 
     @server.tool
@@ -291,11 +282,10 @@ async def test_an_answer_that_comes_after_the_timeout_is_dropped(era: str, autoj
         return f"{len(ctx.messages)}"
 
     with trio.fail_after(60):
-        assert await asked(server, era, capabilities=NO_MODEL) == "0"
+        assert await asked(server, mode, capabilities=NO_MODEL) == "0"
 
 
-@both_eras
-async def test_an_answer_that_comes_after_the_cancel_is_dropped(era: str) -> None:
+async def test_an_answer_that_comes_after_the_cancel_is_dropped(mode: str) -> None:
     provider = Late()
     server = Server("s", sampling=provider)
     ended = trio.Event()
@@ -311,18 +301,17 @@ async def test_an_answer_that_comes_after_the_cancel_is_dropped(era: str) -> Non
 
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(asked, server, era, capabilities=NO_MODEL))
+            nursery.start_soon(partial(asked, server, mode, capabilities=NO_MODEL))
             await provider.started.wait()
             nursery.cancel_scope.cancel()
         await ended.wait()
 
 
-@both_eras
 async def test_a_provider_without_an_answer_is_an_error_result_without_the_words_of_its_api(
-    era: str, caplog: pytest.LogCaptureFixture
+    mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = ProviderError("the API said: sk-live", kind=ProviderErrorKind.RATE_LIMITED, status=429)
-    result = await MockClient(era=era, capabilities=NO_MODEL).call(
+    result = await MockClient(era=mode, capabilities=NO_MODEL).call(
         (asking(Server("s", sampling=ScriptedProvider([error]))), "ask")
     )
     assert (result.is_error, result.text) == (True, error.public_text)
@@ -330,8 +319,7 @@ async def test_a_provider_without_an_answer_is_an_error_result_without_the_words
     assert "sk-live" in caplog.text
 
 
-@both_eras
-async def test_a_prompt_without_an_answer_fails_with_the_same_words(era: str) -> None:
+async def test_a_prompt_without_an_answer_fails_with_the_same_words(mode: str) -> None:
     error = ProviderError("the API said: sk-live", kind=ProviderErrorKind.TIMEOUT)
     server = Server("s", sampling=ScriptedProvider([error]))
 
@@ -339,7 +327,7 @@ async def test_a_prompt_without_an_answer_fails_with_the_same_words(era: str) ->
     async def ask(ctx: Context) -> str:
         return (await ctx.sample("Who?")).text
 
-    async with Client.connect(server, mode="legacy" if era == "legacy" else "2026-07-28") as client:
+    async with Client.connect(server, mode=mode) as client:
         with pytest.raises(PeerError) as caught:
             await client.get_prompt("ask")
     assert error.public_text in str(caught.value)

@@ -9,7 +9,7 @@ import pytest
 import trio
 from naming import naming
 from peer import EVERYTHING
-from talk import DISMISS, ERAS, Legacy, Modern, Talk, accept, offering, play, talk_to
+from talk import DISMISS, Legacy, Modern, Talk, accept, offering, play, talk_to
 from task_talk import TASK_ERAS, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -19,7 +19,6 @@ from trio_mcp.session import AwaitedAnswers, BranchTree, Call, CallState, CallTr
 
 USER = AwaitedAnswers("elicit", "user", 1)
 MODEL = AwaitedAnswers("sample", "model", 1)
-both_eras = pytest.mark.parametrize("era", ERAS, ids=lambda era: era.era)
 both_task_eras = pytest.mark.parametrize("era", TASK_ERAS, ids=lambda era: era.era)
 
 
@@ -62,7 +61,6 @@ def waiting(path: str, name: str, *awaits: AwaitedAnswers) -> BranchTree:
 # what a call waits for
 
 
-@both_eras
 async def test_each_branch_has_its_name_and_what_it_waits_for(era: type[Legacy]) -> None:
     async with play(offering(book), era) as player:
         await player.call("book", {"to": "secret-place"})
@@ -81,7 +79,6 @@ async def test_a_legacy_call_waits_in_its_request_and_a_modern_one_is_parked_wit
     assert (modern.state, modern.request, modern.awaits) == (CallState.PARKED, None, (USER,))
 
 
-@both_eras
 async def test_a_call_that_does_something_is_running(era: type[Legacy]) -> None:
     async def half(ctx: Context) -> None:
         await ctx.branch_all(work, hotels)
@@ -93,7 +90,6 @@ async def test_a_call_that_does_something_is_running(era: type[Legacy]) -> None:
     assert call.state is CallState.RUNNING
 
 
-@both_eras
 async def test_branches_of_branches_are_below_them(era: type[Legacy]) -> None:
     async def trip(ctx: Context) -> str:
         return await ctx.branch(hotels)
@@ -110,7 +106,6 @@ async def test_branches_of_branches_are_below_them(era: type[Legacy]) -> None:
     assert call.branches == (BranchTree("1", "trip", "joining", (), (below,)),)
 
 
-@both_eras
 async def test_a_question_of_a_task_that_a_branch_has_started_is_of_the_branch(era: type[Legacy]) -> None:
     async def side(ctx: Context) -> None:
         async with trio.open_nursery() as nursery:
@@ -137,7 +132,6 @@ async def test_questions_that_are_asked_one_after_the_other_are_counted() -> Non
     assert sum(len(branch.awaits) for branch in call.branches) == 1
 
 
-@both_eras
 async def test_a_branch_is_gone_when_it_has_ended(era: type[Legacy]) -> None:
     async def then(ctx: Context) -> str:
         await ctx.branch(hotels)
@@ -160,7 +154,6 @@ async def test_a_branch_is_gone_when_it_has_ended(era: type[Legacy]) -> None:
 # how a call ends
 
 
-@both_eras
 async def test_a_cancelled_call_that_cleans_up_has_its_reason(era: type[Legacy]) -> None:
     async def slow(ctx: Context) -> None:
         try:
@@ -199,7 +192,6 @@ async def test_a_stuck_call_is_shown_without_its_caller(autojump_clock: MockCloc
         await wait_all_tasks_blocked()
 
 
-@both_eras
 async def test_the_age_is_the_time_since_the_start(era: type[Legacy], mock_clock: MockClock) -> None:
     async with play(offering(ask), era) as player:
         await player.call("ask")
@@ -253,7 +245,6 @@ async def test_a_stream_of_changes_is_a_call() -> None:
 # what it never shows
 
 
-@both_eras
 async def test_no_argument_and_no_question_is_in_it(era: type[Legacy]) -> None:
     server = offering(book)
 
@@ -322,7 +313,6 @@ async def test_the_branches_of_all_calls_are_bounded_and_calls_with_few_show_all
         assert {call.state for call in none.calls} == {CallState.PARKED}
 
 
-@both_eras
 async def test_a_branch_that_runs_counts_if_it_is_shown_or_not(era: type[Legacy]) -> None:
     async def many(ctx: Context) -> None:
         await ctx.branch_all(*[flights] * 5, work)
@@ -343,7 +333,6 @@ async def test_the_limit_is_a_positive_int(limit: int) -> None:
             talk.service.tree(max_branches=limit or -1)
 
 
-@both_eras
 async def test_a_tree_keeps_no_call_alive(era: type[Legacy]) -> None:
     # Those that other tests have left to the garbage collector; kept, so that no id is used again.
     others = living_calls()

@@ -67,7 +67,6 @@ outer = Server("outer")
 outer.mount("In", server)
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 @pytest.mark.parametrize(
     ("uri", "text"),
     [
@@ -114,7 +113,6 @@ def test_two_resources_that_are_one_are_refused_at_registration() -> None:
     again.resource("http://example.com/%41")(settings)
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 @pytest.mark.parametrize(
     ("changed", "watched"), [("a://X/b", "A://x/b"), ("A://x/b", "a://x/b"), ("A://X/b", "a://X/b")]
 )

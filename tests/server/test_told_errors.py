@@ -23,11 +23,6 @@ from trio_mcp_transports.memory import memory_pair
 BOUND = 20
 
 
-@pytest.fixture(params=["legacy", "modern"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 class Broken(Exception):
     """What the functions of the server raise."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 from naming import naming
 from peer import text_of
-from talk import ERAS, Legacy, Modern, Talk, accept, play, talk_to
+from talk import Legacy, Modern, Talk, accept, play, talk_to
 from task_talk import TASK_ERAS, LegacyTask
 
 from trio_mcp import Caller, Context, Mirrored, Server
@@ -19,11 +19,6 @@ from trio_mcp.session import Peer
 
 ALICE = Caller("alice", ["books:read", "books:write"], {"team": "blue"})
 BOB = Caller("bob", ["books:read"])
-
-
-@pytest.fixture(params=ERAS, ids=lambda era: era.era)
-def era(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 def is_alice(caller: Caller | None) -> bool:

@@ -28,7 +28,6 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.server.concurrency import ConcurrencyLimit, Place
 
 BOUND = 20.0
-ERAS = ["legacy", "modern"]
 
 
 class Gate:
@@ -156,7 +155,6 @@ async def test_calls_that_resume_have_no_more_than_the_share_of_their_caller() -
             gate.end(name)
 
 
-@pytest.mark.parametrize("mode", ERAS)
 async def test_a_call_over_the_limit_is_refused_at_once_without_a_queue(mode: Any) -> None:
     gate = Gate(limit=1)
     with trio.fail_after(BOUND):
@@ -314,7 +312,6 @@ def test_wrong_limits_are_refused(options: Any) -> None:
         Gate(**options)
 
 
-@pytest.mark.parametrize("mode", ERAS)
 async def test_while_one_run_of_a_waiting_call_has_ended_no_other_call_runs(mode: Any) -> None:
     server, running = Server("tester"), list[str]()
     ends = {name: trio.Event() for name in ("before", "first", "second", "other")}

@@ -28,8 +28,6 @@ from trio_mcp.types import (
     ToolUseContent,
 )
 
-both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
-
 
 async def add(a: int, b: int) -> int:
     """Add two numbers."""
@@ -67,10 +65,9 @@ def used(tokens: tuple[int, int], *blocks: Any) -> CreateMessageResult:
 # the rounds
 
 
-@both_eras
-async def test_the_model_gets_the_results_of_its_calls_until_it_calls_none(era: str) -> None:
+async def test_the_model_gets_the_results_of_its_calls_until_it_calls_none(mode: str) -> None:
     last = used((20, 3), TextContent(text="3 and 7"))
-    client = MockClient(samples=[[tool_use("add", a=1, b=2), tool_use("add", a=3, b=4)], last], era=era)
+    client = MockClient(samples=[[tool_use("add", a=1, b=2), tool_use("add", a=3, b=4)], last], era=mode)
     async with client.context() as ctx:
         result = await ctx.run_tool_loop("Add.", [add], system_prompt="Be brief.", max_tokens=50)
     assert (result.text, result.ended_by, result.iterations, result.value) == ("3 and 7", "answer", 2, None)
@@ -92,10 +89,9 @@ async def test_a_prompt_of_several_blocks_is_no_conversation() -> None:
     assert [message.content for message in asked.messages] == [[TextContent(text="What is"), TextContent(text="this?")]]
 
 
-@both_eras
-async def test_the_last_round_has_no_tools(era: str) -> None:
+async def test_the_last_round_has_no_tools(mode: str) -> None:
     call = tool_use("add", a=1, b=2)
-    client = MockClient(samples=[call, call, "enough"], era=era)
+    client = MockClient(samples=[call, call, "enough"], era=mode)
     async with client.context() as ctx:
         result = await ctx.run_tool_loop("Add.", [add], max_iterations=3, tool_choice="required")
     assert (result.text, result.ended_by, result.iterations) == ("enough", "limit", 3)
@@ -107,9 +103,8 @@ async def test_the_last_round_has_no_tools(era: str) -> None:
     ]
 
 
-@both_eras
-async def test_the_rounds_are_reported_if_the_author_wants_it(era: str) -> None:
-    client = MockClient(samples=[tool_use("add", a=1, b=2), "3", "quiet"], era=era)
+async def test_the_rounds_are_reported_if_the_author_wants_it(mode: str) -> None:
+    client = MockClient(samples=[tool_use("add", a=1, b=2), "3", "quiet"], era=mode)
     async with client.context() as ctx:
         await ctx.run_tool_loop("Add.", [add], max_iterations=5, progress=True)
         await ctx.run_tool_loop("Say.", [add])
@@ -165,8 +160,7 @@ async def test_a_failed_loop_adds_nothing() -> None:
 # what the calls get
 
 
-@both_eras
-async def test_failures_are_error_results_that_the_model_reads(era: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_are_error_results_that_the_model_reads(mode: str, caplog: pytest.LogCaptureFixture) -> None:
     async def refuse() -> str:
         raise ToolError("not on Sundays")
 
@@ -181,7 +175,7 @@ async def test_failures_are_error_results_that_the_model_reads(era: str, caplog:
         unchecked_tool_use("steal"),
         tool_use("add", a=1, b=1),
     ]
-    client = MockClient(samples=[calls, "well"], era=era)
+    client = MockClient(samples=[calls, "well"], era=mode)
     async with client.context() as ctx:
         result = await ctx.run_tool_loop("Try.", [add, refuse, crash])
     assert result.text == "well"
@@ -197,8 +191,7 @@ async def test_failures_are_error_results_that_the_model_reads(era: str, caplog:
     assert fine == "2"
 
 
-@both_eras
-async def test_calls_run_concurrently_and_their_results_are_in_the_order_of_the_calls(era: str) -> None:
+async def test_calls_run_concurrently_and_their_results_are_in_the_order_of_the_calls(mode: str) -> None:
     seq = Sequencer()
 
     async def slow(ctx: Context) -> str:
@@ -211,22 +204,21 @@ async def test_calls_run_concurrently_and_their_results_are_in_the_order_of_the_
             pass
         return "fast"
 
-    client = MockClient(samples=[[tool_use("slow"), tool_use("fast")], "done"], era=era)
+    client = MockClient(samples=[[tool_use("slow"), tool_use("fast")], "done"], era=mode)
     with trio.fail_after(5):
         async with client.context() as ctx:
             await ctx.run_tool_loop("Go.", [slow, fast])
     assert texts(results_of(requests(client)[1].messages)) == ["slow", "fast"]
 
 
-@both_eras
-async def test_a_tool_may_ask_the_user_and_the_model(era: str) -> None:
+async def test_a_tool_may_ask_the_user_and_the_model(mode: str) -> None:
     async def choose(ctx: Context) -> str:
         answer = await ctx.elicit("Which?", int)
         assert answer.action == "accept"
         return f"{answer.content}, {(await ctx.sample('A word?')).text}"
 
     client = MockClient(
-        elicits=[1, 2], samples=[[tool_use("choose"), tool_use("choose")], "red", "red", "done"], era=era
+        elicits=[1, 2], samples=[[tool_use("choose"), tool_use("choose")], "red", "red", "done"], era=mode
     )
     async with client.context() as ctx:
         result = await ctx.run_tool_loop("Go.", [choose])
@@ -238,8 +230,7 @@ async def test_a_tool_may_ask_the_user_and_the_model(era: str) -> None:
 # how it ends
 
 
-@both_eras
-async def test_a_tool_ends_the_loop_with_a_value_and_cancels_the_other_calls(era: str) -> None:
+async def test_a_tool_ends_the_loop_with_a_value_and_cancels_the_other_calls(mode: str) -> None:
     ended: list[str] = []
 
     async def find() -> str:
@@ -252,7 +243,7 @@ async def test_a_tool_ends_the_loop_with_a_value_and_cancels_the_other_calls(era
             ended.append("wait")
         return ""
 
-    client = MockClient(samples=[[tool_use("wait"), tool_use("find"), tool_use("add", a=1, b=2)]], era=era)
+    client = MockClient(samples=[[tool_use("wait"), tool_use("find"), tool_use("add", a=1, b=2)]], era=mode)
     with trio.fail_after(5):
         async with client.context() as ctx:
             result = await ctx.run_tool_loop("Go.", [find, wait, add])
@@ -291,8 +282,7 @@ async def test_more_calls_than_the_limit_end_the_loop_before_one_runs() -> None:
         assert ctx.messages == ()
 
 
-@both_eras
-async def test_the_timeout_covers_the_whole_loop(era: str, autojump_clock: object) -> None:
+async def test_the_timeout_covers_the_whole_loop(mode: str, autojump_clock: object) -> None:
     ended: list[str] = []
 
     async def wait() -> str:
@@ -302,7 +292,7 @@ async def test_the_timeout_covers_the_whole_loop(era: str, autojump_clock: objec
             ended.append("wait")
         return ""
 
-    async with make_context(samples=[tool_use("wait")], era=era) as ctx:
+    async with make_context(samples=[tool_use("wait")], era=mode) as ctx:
         start = trio.current_time()
         with pytest.raises(BranchLimit) as caught:
             await ctx.run_tool_loop("Go.", [wait], timeout=5)

@@ -16,7 +16,6 @@ from trio_mcp.server import CallHandler, CallRequest, CallResult
 from trio_mcp.types import JsonObject
 
 BOUND = 20.0
-BOTH = pytest.mark.parametrize("mode", ["modern", "legacy"])
 
 
 def zoo(**options: Any) -> Server:
@@ -53,13 +52,11 @@ async def found(client: Client, query: str, **more: Any) -> list[str]:
     return [tool["name"] for tool in result.data["tools"]]  # type: ignore[index, call-overload]
 
 
-@BOTH
 async def test_the_list_has_the_two_tools_and_the_pinned_ones(mode: str) -> None:
     async with connected(zoo(pinned=["sell_ticket"]), mode) as client:
         assert [tool.name for tool in await client.list_tools()] == ["search_tools", "call_tool", "sell_ticket"]
 
 
-@BOTH
 async def test_a_tool_is_found_by_words_of_its_name_its_description_its_parameters_and_its_tags(mode: str) -> None:
     async with connected(zoo(), mode) as client:
         assert await found(client, "feeding? feed") == ["feed_animal"]
@@ -70,7 +67,6 @@ async def test_a_tool_is_found_by_words_of_its_name_its_description_its_paramete
         assert await found(client, "submarine") == []
 
 
-@BOTH
 async def test_a_search_returns_the_schemas_of_what_it_finds(mode: str) -> None:
     async with connected(zoo(), mode) as client:
         result = (await client.call_tool("search_tools", {"query": "sell a ticket"})).data
@@ -81,7 +77,6 @@ async def test_a_search_returns_the_schemas_of_what_it_finds(mode: str) -> None:
     assert result["total"] == 1
 
 
-@BOTH
 async def test_call_tool_runs_the_tool_and_returns_its_result(mode: str) -> None:
     async with connected(zoo(), mode) as client:
         called = await client.call_tool("call_tool", {"name": "sell_ticket", "arguments": {"age": 7}})
@@ -89,7 +84,6 @@ async def test_call_tool_runs_the_tool_and_returns_its_result(mode: str) -> None
         assert (await client.call_tool("feed_animal", {"animal": "Bo", "grams": 2})).text == "Bo ate 2 g"
 
 
-@BOTH
 async def test_call_tool_validates_the_arguments_against_the_schema_of_the_tool(mode: str) -> None:
     async with connected(zoo(), mode) as client:
         wrong = await client.call_tool("call_tool", {"name": "sell_ticket", "arguments": {"age": "old"}})
@@ -100,7 +94,6 @@ async def test_call_tool_validates_the_arguments_against_the_schema_of_the_tool(
         assert "Invalid arguments for call_tool: name" in unnamed.text
 
 
-@BOTH
 async def test_a_tool_that_call_tool_runs_samples_and_reports(mode: str) -> None:
     server = zoo()
 
@@ -120,7 +113,6 @@ async def test_a_tool_that_call_tool_runs_samples_and_reports(mode: str) -> None
     assert (result.text, reports) == ("A bear.", [1])
 
 
-@BOTH
 async def test_cancelling_call_tool_cancels_the_tool(mode: str) -> None:
     server, started, ended = zoo(), trio.Event(), trio.Event()
 
@@ -168,7 +160,6 @@ async def test_a_call_of_call_tool_is_replayed_by_another_process() -> None:
     assert (result["content"][0]["text"], len(runs)) == ("accept: on", 2)
 
 
-@BOTH
 async def test_an_unknown_tool_is_an_error_of_the_model_that_says_where_to_look(mode: str) -> None:
     async with connected(zoo(), mode) as client:
         result = await client.call_tool("call_tool", {"name": "sell_tickets"})
@@ -216,7 +207,6 @@ async def test_scopes_hold_for_what_call_tool_names() -> None:
         assert refused["isError"]
 
 
-@BOTH
 async def test_middleware_sees_the_tool_that_is_run(mode: str) -> None:
     server, seen = zoo(), list[tuple[str, JsonObject]]()
 
@@ -231,7 +221,6 @@ async def test_middleware_sees_the_tool_that_is_run(mode: str) -> None:
     assert seen == [("sell_ticket", {"age": 30}), ("search_tools", {"query": "x"})]
 
 
-@BOTH
 async def test_what_is_added_and_removed_while_serving_is_found_and_not_found(mode: str) -> None:
     server = zoo(pinned=["ride_pony"])
 
@@ -251,7 +240,6 @@ async def test_what_is_added_and_removed_while_serving_is_found_and_not_found(mo
         assert (await client.call_tool("call_tool", {"name": "ride_pony"})).is_error
 
 
-@BOTH
 async def test_a_query_and_its_results_have_limits(mode: str) -> None:
     server = zoo(max_query=10, results=1, max_results=2, max_result_bytes=1024)
     for number in range(200):

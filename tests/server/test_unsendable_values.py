@@ -38,8 +38,6 @@ def no_warning_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shown_text, "records", RepeatedRecords(peer_logger("trio_mcp.protocol")))
 
 
-both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
-
 LONE = "\ud800"
 """A lone surrogate: Python decodes the names of files to it that are not UTF-8."""
 
@@ -64,17 +62,16 @@ def last_result(messages: Sequence[SamplingMessage]) -> ToolResultContent:
     return result
 
 
-@both_eras
 @pytest.mark.parametrize("resume", ["parked", "replay"])
 @pytest.mark.parametrize("function", [link_file, measure])
-async def test_the_result_of_a_tool_in_a_loop_is_an_error_for_the_model(function: Any, resume: Any, era: str) -> None:
+async def test_the_result_of_a_tool_in_a_loop_is_an_error_for_the_model(function: Any, resume: Any, mode: str) -> None:
     server = Server("s")
 
     @server.tool(resume=resume)
     async def lead(ctx: Context) -> str:
         return (await ctx.run_tool_loop("Go.", [function])).text
 
-    client = MockClient(samples=[tool_use(function.__name__), "sorry"], era=era)
+    client = MockClient(samples=[tool_use(function.__name__), "sorry"], era=mode)
     assert (await client.call((server, "lead"))).text == "sorry"
     params = client.questions[1].params
     assert isinstance(params, CreateMessageRequestParams)
@@ -84,16 +81,15 @@ async def test_the_result_of_a_tool_in_a_loop_is_an_error_for_the_model(function
     assert function.__name__ in result.content[0].text
 
 
-@both_eras
 @pytest.mark.parametrize("resume", ["parked", "replay"])
-async def test_the_text_of_a_tool_in_a_loop_is_shown_to_the_model(resume: Any, era: str) -> None:
+async def test_the_text_of_a_tool_in_a_loop_is_shown_to_the_model(resume: Any, mode: str) -> None:
     server = Server("s")
 
     @server.tool(resume=resume)
     async def lead(ctx: Context) -> str:
         return (await ctx.run_tool_loop("Go.", [list_files])).text
 
-    client = MockClient(samples=[tool_use("list_files"), "fine"], era=era)
+    client = MockClient(samples=[tool_use("list_files"), "fine"], era=mode)
     assert (await client.call((server, "lead"))).text == "fine"
     params = client.questions[1].params
     assert isinstance(params, CreateMessageRequestParams)
@@ -126,7 +122,6 @@ def test_the_text_of_a_break_is_shown_and_its_value_has_to_be_json() -> None:
         BreakToolLoop([LONE])
 
 
-@both_eras
 @pytest.mark.parametrize(
     "block",
     [
@@ -136,7 +131,7 @@ def test_the_text_of_a_break_is_shown_and_its_value_has_to_be_json() -> None:
     ],
     ids=["argument", "number", "meta"],
 )
-async def test_an_answer_of_the_provider_is_malformed(block: Any, era: str) -> None:
+async def test_an_answer_of_the_provider_is_malformed(block: Any, mode: str) -> None:
     class Odd:
         async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
             await trio.lowlevel.checkpoint()
@@ -151,7 +146,7 @@ async def test_an_answer_of_the_provider_is_malformed(block: Any, era: str) -> N
         assert caught.value.kind is ProviderErrorKind.MALFORMED
         return "named"
 
-    client = MockClient(capabilities=ClientCapabilities(), era=era)
+    client = MockClient(capabilities=ClientCapabilities(), era=mode)
     assert (await client.call((server, "ask"))).text == "named"
 
 
@@ -188,11 +183,10 @@ ASKS: list[Callable[[Context], Awaitable[object]]] = [
 ]
 
 
-@both_eras
 @pytest.mark.parametrize("resume", ["parked", "replay"])
 @pytest.mark.parametrize("ask", ASKS)
 async def test_a_question_is_an_error_in_the_body_that_asks_and_its_siblings_go_on(
-    ask: Any, resume: Any, era: str
+    ask: Any, resume: Any, mode: str
 ) -> None:
     server = Server("s")
 
@@ -208,7 +202,7 @@ async def test_a_question_is_an_error_in_the_body_that_asks_and_its_siblings_go_
 
         return " ".join(await ctx.branch_all(fail, other))
 
-    client = MockClient(samples=["fine", "fine"], era=era)
+    client = MockClient(samples=["fine", "fine"], era=mode)
     assert (await client.call((server, "lead"))).text == "fine fine"
 
 
@@ -221,11 +215,10 @@ SHOWN: list[tuple[str, Callable[[Context], Awaitable[object]]]] = [
 ]
 
 
-@both_eras
 @pytest.mark.parametrize("resume", ["parked", "replay"])
 @pytest.mark.parametrize(("kind", "ask"), SHOWN)
 async def test_the_text_of_a_question_is_shown(
-    kind: str, ask: Any, resume: Any, era: str, caplog: pytest.LogCaptureFixture
+    kind: str, ask: Any, resume: Any, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
 
@@ -234,7 +227,7 @@ async def test_the_text_of_a_question_is_shown(
         await ask(ctx)
         return "asked"
 
-    client = MockClient(samples=["fine"] * (kind == "sample"), elicits=["fine"] * (kind == "elicit"), era=era)
+    client = MockClient(samples=["fine"] * (kind == "sample"), elicits=["fine"] * (kind == "elicit"), era=mode)
     assert (await client.call((server, "lead"))).text == "asked"
     assert "\ufffd" in str(client.questions[0].params)
     assert "surrogate" in caplog.text
@@ -297,14 +290,13 @@ def shown_server() -> Server:
     return server
 
 
-@both_eras
 @pytest.mark.parametrize(
     ("tool", "data"), [("list_files", "a.txt \ufffd.txt"), ("list_names", ["\ufffd"]), ("describe", {"name": "\ufffd"})]
 )
 async def test_half_of_a_character_in_a_result_is_replaced_with_a_warning(
-    tool: str, data: object, era: Any, caplog: pytest.LogCaptureFixture
+    tool: str, data: object, mode: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    result = await MockClient(era=era).call((shown_server(), tool))
+    result = await MockClient(era=mode).call((shown_server(), tool))
     assert result.data == data
     assert "surrogate" in caplog.text
 
@@ -320,11 +312,10 @@ async def test_half_of_a_character_costs_no_call_anything_else() -> None:
         assert (result.text, messages) == ("worked", ["\ufffd"])
 
 
-@both_eras
-async def test_half_of_a_character_in_the_uri_of_a_block_is_an_error_of_its_tool(era: Any) -> None:
+async def test_half_of_a_character_in_the_uri_of_a_block_is_an_error_of_its_tool(mode: Any) -> None:
     server = Server("s")
     server.tool(link_file)
-    result = await MockClient(era=era).call((server, "link_file"))
+    result = await MockClient(era=mode).call((server, "link_file"))
     assert result.is_error
     assert "content[0].uri" in result.text
 

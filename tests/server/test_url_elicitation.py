@@ -39,7 +39,6 @@ URL_REQUIRED = -32042
 COMPLETE = "notifications/elicitation/complete"
 PAGES: Json = {"elicitation": {"form": {}, "url": {}}}
 FORMS_ONLY: Json = {"elicitation": {"form": {}}}
-both_eras = pytest.mark.parametrize("era", ERAS)
 
 
 def play(server: Server, era: type[Legacy], capabilities: Json = PAGES) -> AbstractAsyncContextManager[Legacy]:
@@ -67,7 +66,6 @@ def ended(player: Legacy) -> bool:
 # asking
 
 
-@both_eras
 async def test_the_user_is_asked_to_open_the_page_and_the_call_waits_until_it_is_completed(
     era: type[Legacy], autojump_clock: MockClock
 ) -> None:
@@ -94,7 +92,6 @@ async def test_only_a_legacy_client_sees_the_id() -> None:
             assert (await player.question()).get("elicitationId") == ("visit-1" if era is Legacy else None)
 
 
-@both_eras
 async def test_a_user_who_finished_before_the_answer_came_is_not_waited_for(era: type[Legacy]) -> None:
     server = offering(connect)
     async with play(server, era) as player:
@@ -108,7 +105,6 @@ async def test_a_user_who_finished_before_the_answer_came_is_not_waited_for(era:
         assert (await player.text()).startswith("accept")
 
 
-@both_eras
 @pytest.mark.parametrize(("answer", "action"), [(DECLINE, "decline"), (DISMISS, "cancel")])
 async def test_a_user_may_refuse_and_the_elicitation_is_over(era: type[Legacy], answer: Json, action: str) -> None:
     server = offering(connect)
@@ -120,7 +116,6 @@ async def test_a_user_may_refuse_and_the_elicitation_is_over(era: type[Legacy], 
         assert not server.complete_elicitation("visit-1")
 
 
-@both_eras
 async def test_the_url_may_be_made_for_a_random_id(era: type[Legacy]) -> None:
     async def tool(ctx: Context) -> str:
         result = await ctx.elicit_url("Connect", lambda name: f"{URL}?state={name}", wait=False)
@@ -139,7 +134,6 @@ async def test_the_url_may_be_made_for_a_random_id(era: type[Legacy]) -> None:
     assert all(len(name) >= 20 for name in names)
 
 
-@both_eras
 @pytest.mark.parametrize("kind", ["plain", "async"])
 async def test_a_function_may_find_out_that_the_user_has_finished(
     era: type[Legacy], kind: str, autojump_clock: MockClock
@@ -162,7 +156,6 @@ async def test_a_function_may_find_out_that_the_user_has_finished(
         assert await player.text() == "accept at 3"
 
 
-@both_eras
 async def test_a_completion_ends_the_wait_between_two_looks(era: type[Legacy], autojump_clock: MockClock) -> None:
     async def tool(ctx: Context) -> str:
         await ctx.elicit_url("Connect", URL, elicitation_id="visit-1", done=lambda: False)
@@ -180,7 +173,6 @@ async def test_a_completion_ends_the_wait_between_two_looks(era: type[Legacy], a
         assert await player.text() == "at 2.5"
 
 
-@both_eras
 @pytest.mark.parametrize("answered", [True, False])
 async def test_the_timeout_is_for_the_answer_and_the_visit_together(
     era: type[Legacy], answered: bool, autojump_clock: MockClock
@@ -206,7 +198,6 @@ async def test_the_timeout_is_for_the_answer_and_the_visit_together(
         assert not server.complete_elicitation("visit-1")
 
 
-@both_eras
 async def test_a_cancelled_call_forgets_its_page(era: type[Legacy]) -> None:
     server = offering(connect)
     async with play(server, era) as player:
@@ -224,7 +215,6 @@ async def test_a_cancelled_call_forgets_its_page(era: type[Legacy]) -> None:
 # capabilities
 
 
-@both_eras
 @pytest.mark.parametrize("capabilities", [FORMS_ONLY, {"elicitation": {}}, {}])
 async def test_a_client_that_cannot_open_pages_is_not_asked(era: type[Legacy], capabilities: Json) -> None:
     async def tool(ctx: Context) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from talk import ERAS, Legacy, Modern, offering, play
+from talk import Legacy, Modern, offering, play
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, SyncContext
@@ -17,7 +17,6 @@ from trio_mcp.runtime import CodeLine
 from trio_mcp.session import CallTree
 
 BOUND = 10
-both_eras = pytest.mark.parametrize("era", ERAS, ids=lambda era: era.era)
 
 
 def line_with(text: str) -> int:
@@ -62,7 +61,6 @@ async def works_in_a_nursery(ctx: Context) -> None:
         nursery.start_soon(inner)
 
 
-@both_eras
 @pytest.mark.parametrize("tool", [works, works_in_an_object, works_in_a_nursery])
 async def test_a_running_call_is_at_the_innermost_line_of_its_author(
     tool: Callable[..., Any], era: type[Legacy]
@@ -80,14 +78,12 @@ async def branches(ctx: Context) -> None:
     await ctx.branch_all(works, ask)
 
 
-@both_eras
 async def test_each_running_branch_has_its_line_and_what_waits_for_a_client_has_none(era: type[Legacy]) -> None:
     call = await call_of(branches, era)
     assert call.at is None
     assert [branch.at for branch in call.branches] == [at("sleeps", "inner"), None]
 
 
-@both_eras
 async def test_a_call_that_waits_for_a_lock_is_shown_as_waiting(era: type[Legacy]) -> None:
     lock = trio.Lock()
 
@@ -101,7 +97,6 @@ async def test_a_call_that_waits_for_a_lock_is_shown_as_waiting(era: type[Legacy
     assert "waits for a trio.Lock" in str(call)
 
 
-@both_eras
 async def test_a_plain_function_is_at_its_line_in_the_thread(era: type[Legacy]) -> None:
     started, go_on = trio.Event(), threading.Event()
     token = trio.lowlevel.current_trio_token()
