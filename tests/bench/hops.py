@@ -10,7 +10,7 @@ what counts as a call and as a change of file. There are three conversations wit
 - the first of these from the client's side, with its server in another process: from `Client.call_tool` to the answer, from
   there to the next answer, and from there to the result.
 
-Each request is made twice and recorded the second time, so that what is built on first use is not counted. The figures may still
+Each request is recorded when it was made a few times, so that what is built and compiled on first use is not counted. The figures may still
 vary by one or two: how many bytes a read brings, and which of two tasks goes on first, is not ours to say. `--trace` prints
 how each function got control, and which files control passed between; `--roads` prints the sums of each conversation as JSON,
 for `tests/test_house.py`.
@@ -35,6 +35,7 @@ from peers import Http, Json, Stdio, WebSocket, as_post, http_server, ids, is_an
 from trio_websocket import open_websocket_url
 
 from trio_mcp import Client, accept
+from trio_mcp.base.named_tuples import FEW
 from trio_mcp.protocol import jsonrpc
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.types import TextContent
@@ -48,6 +49,8 @@ PARSE = jsonrpc.parse.__code__
 CALL_TOOL = inspect.unwrap(Client.call_tool).__code__
 TWO = accept(value=2)
 BOUND = 20
+WARM_UPS = [None] * FEW
+"""Requests before the one that is recorded."""
 SILENCE = 0.1
 """Seconds without anything to do after which nothing is taken to follow."""
 
@@ -80,7 +83,7 @@ async def modern_over_http(recorder: Recorder | None) -> None:
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(partial(http.serve, server, port=0, announce=False, signals=False))
         connection = await Http.connect(int(url.rpartition(":")[2].partition("/")[0]))
-        for each in (None, recorder):
+        for each in (*WARM_UPS, recorder):
             await trio.sleep(SILENCE)
             end = to_record(each, "http, modern: call to question")
             asked = await post(connection, request("book", {"to": "Lisbon"}, 1, ELICITS))
@@ -113,7 +116,7 @@ async def legacy_over_pipes(recorder: Recorder | None) -> None:
         initialized = await peer.ask(legacy("initialize", client, id=next(ids)))
         assert initialized["result"]["protocolVersion"] == NEWEST_LEGACY
         await peer.write(legacy("notifications/initialized"))
-        for each in (None, recorder):
+        for each in (*WARM_UPS, recorder):
             await hold_and_cancel(peer, each, next(ids))
         await sending.aclose()
 
@@ -139,7 +142,7 @@ async def modern_over_websocket(recorder: Recorder | None) -> None:
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(partial(websocket.serve, server, port=0, announce=False, signals=False))
         async with open_websocket_url(url, subprotocols=["mcp"]) as connection, reading(WebSocket(connection)) as peer:
-            for each in (None, recorder):
+            for each in (*WARM_UPS, recorder):
                 await trio.sleep(SILENCE)
                 end = to_record(each, "websocket, modern: call to result")
                 answer = await peer.call("echo", {"text": "hello"})
@@ -156,7 +159,7 @@ async def modern_client(recorder: Recorder | None) -> None:
         http_server() as port,
         Client.connect(f"http://127.0.0.1:{port}/mcp", mode=MODERN, on_elicit=lambda _: TWO) as client,
     ):
-        for each in (None, recorder):
+        for each in (*WARM_UPS, recorder):
             if each is not None:
                 each.plan([("client: call to question", CALL_TOOL)])
                 each.plan([("client: question to answer", PARSE), ("client: answer to result", PARSE)])
