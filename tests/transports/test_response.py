@@ -7,7 +7,7 @@ import pytest
 from naming import naming
 
 from trio_mcp_transports.asgi.responses import WITHOUT_BODY, KnownResponse
-from trio_mcp_transports.hypercorn.response import StreamWriter, UnsendableResponse, check_headers, whole_response
+from trio_mcp_transports.hypercorn.response import StreamWriter, UnsendableResponse, fields_bytes, whole_response
 
 OWN = b"date: today\r\n"
 
@@ -110,5 +110,5 @@ def test_a_header_that_would_be_read_as_something_else_is_an_error(header: tuple
 
 def test_no_error_shows_the_value_of_a_header() -> None:
     with pytest.raises(UnsendableResponse, match=naming("Set-Cookie")) as caught:
-        check_headers([(b"Set-Cookie", b"session=SECRET\r\nx: y")])
+        fields_bytes([(b"Set-Cookie", b"session=SECRET\r\nx: y")])
     assert "SECRET" not in str(caught.value)

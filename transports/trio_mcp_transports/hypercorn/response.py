@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from math import inf
 from typing import Final, TypeAlias
 
@@ -285,14 +286,6 @@ class StreamWriter:
         return (head + before, data, after) if len(data) > MAX_JOINED_BYTES else (head + before + data + after,)
 
 
-def check_headers(headers: Headers) -> None:
-    """Raise `UnsendableResponse` if a header cannot be a field of HTTP."""
-    for name, value in headers:
-        if not NAME.fullmatch(name) or not VALUE.fullmatch(value):
-            # Without the value: it may be a secret, and the error is logged.
-            raise UnsendableResponse(f"the header {name!r:.80} of a response cannot be sent in HTTP")
-
-
 def says_close(headers: Headers) -> bool:
     return any(name.lower() == b"connection" and b"close" in value.lower() for name, value in headers)
 
@@ -331,10 +324,19 @@ def head_bytes(status: int, headers: Headers, own: bytes, *, closes: bool = Fals
     Raises:
         UnsendableResponse: a header cannot be a field of HTTP.
     """
-    check_headers(headers)
     close = b"connection: close\r\n" if closes and not says_close(headers) else b""
     return b"HTTP/1.1 %d \r\n%b%b%b" % (status, fields_bytes(headers), own, close)
 
 
 def fields_bytes(headers: Headers) -> bytes:
-    return b"".join([b"%b: %b\r\n" % field for field in headers])
+    """Return headers as lines. Raises `UnsendableResponse` if one cannot be a field of HTTP."""
+    return b"".join([field_bytes(name, value) for name, value in headers])
+
+
+@lru_cache(maxsize=128)
+def field_bytes(name: bytes, value: bytes) -> bytes:
+    # Nearly all responses have the same few, and to match both parts takes three times as long as to join them.
+    if not NAME.fullmatch(name) or not VALUE.fullmatch(value):
+        # Without the value: it may be a secret, and the error is logged.
+        raise UnsendableResponse(f"the header {name!r:.80} of a response cannot be sent in HTTP")
+    return b"%b: %b\r\n" % (name, value)
