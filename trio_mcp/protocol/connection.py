@@ -312,7 +312,7 @@ class Connection:
         self._pending[self._next_id] = PendingRequest(
             result_method or method, codec, codec.expects_task(method, params), type(params) is UnknownParams
         )
-        return Request(self._next_id, method, encoded)
+        return make_tuple(Request, (self._next_id, method, encoded))
 
     def wait_again(self, request_id: RequestId, method: str) -> None:
         """Wait for the answer to a request that this side sent before it was restarted; nothing is sent."""
@@ -388,7 +388,8 @@ class Connection:
             if pending.is_unread:
                 return ReplyIn(id, validated(UnknownResult, result, "result"))
             decode, may_be_task, dropped = pending.codec.decode_result, pending.may_be_task, self.dropped
-            return ReplyIn(id, decode(pending.method, result, may_be_task=may_be_task, dropped=dropped))
+            decoded = decode(pending.method, result, may_be_task=may_be_task, dropped=dropped)
+            return make_tuple(ReplyIn, (id, decoded))
         except RemoteProtocolError as malformed:
             return ReplyIn(id, without_traceback(malformed))
 

@@ -387,7 +387,7 @@ def _parse_answer(members: JsonObject) -> Response | ErrorResponse:
             if "error" in members or not _is_absent(result):
                 raise RemoteProtocolError('"result" must be an object.')
             result = {}
-        return Response(_parse_id(members.get("id")), result)
+        return make_tuple(Response, (_parse_id(members.get("id")), result))
     if members.get("result") is not None:
         raise RemoteProtocolError('A response must have "result" or "error", not both.')
     id = members.get("id")

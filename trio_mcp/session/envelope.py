@@ -198,7 +198,7 @@ class Envelope(NamedTuple, Generic[M_co]):
     stateless: bool = False
 
 
-_RECEIVED: Final = cast("type[Envelope[Received]]", Envelope)
+RECEIVED: Final = cast("type[Envelope[Received]]", Envelope)
 
 
 class MessageFacts(NamedTuple):
@@ -231,7 +231,7 @@ def received(data: bytes, limits: JsonLimits, peer: Peer = ANONYMOUS) -> Envelop
         return Envelope(unreadable(error, data), peer=peer)
     message = parse(data, limits, measured)
     size = 0 if type(message) is Malformed else measured.size
-    return make_tuple(_RECEIVED, (message, None, peer, size, False))
+    return make_tuple(RECEIVED, (message, None, peer, size, False))
 
 
 def sent_size(envelope: Envelope) -> int:

@@ -127,11 +127,11 @@ class ReplyTarget:
         Raises:
             LimitExceeded: the memory budget has no room for it."""
         self.check_room(content_size(message))
-        await self.outbox.send(Envelope(message, about=self.about))
+        await self.outbox.send(make_tuple(Envelope, (message, self.about, ANONYMOUS, 0, False)))
 
     def post(self, message: Notification | Request) -> None:
         """Queue such a message without waiting, whether or not there is room."""
-        self.outbox.post(Envelope(message, about=self.about))
+        self.outbox.post(make_tuple(Envelope, (message, self.about, ANONYMOUS, 0, False)))
 
     def finish(self, outcome: LegOutcome) -> None:
         """Send the outcome, or what `sendable` returns in place of it."""

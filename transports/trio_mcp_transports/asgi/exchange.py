@@ -12,6 +12,7 @@ from typing import Final
 
 import trio
 
+from trio_mcp.base.values import make_tuple
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.codec.reading import Inbound
 from trio_mcp.protocol.http.headers import VERSION_HEADER, check_headers
@@ -163,7 +164,7 @@ class Exchange(OpenResponse):
     def _part(self, body: bytes, *, is_last: bool = False) -> StreamPart:
         headers = None if self._opened else [*SSE_HEADERS, *self.headers]
         self._opened = True
-        return StreamPart(headers, body + self.closing_bytes if is_last else body, is_last)
+        return make_tuple(StreamPart, (headers, body + self.closing_bytes if is_last else body, is_last))
 
     async def _events(self) -> bytes:
         """What there is to send."""

@@ -11,6 +11,7 @@ from typing import Final
 import h11
 
 from trio_mcp.base.named_tuples import NamedTuple
+from trio_mcp.base.values import make_tuple
 
 from ..asgi.access import SHARED_TEXTS, Headers
 from .response import says_close
@@ -78,7 +79,7 @@ def read_head(data: bytes, max_bytes: int = MAX_HEAD) -> RequestHead | None:
         return RequestHead(method, target, headers, match.end(), 0) if length is None else None
     if length is None or LENGTH.fullmatch(length) is None:
         return None
-    return RequestHead(method, target, headers, match.end(), int(length))
+    return make_tuple(RequestHead, (method, target, headers, match.end(), int(length), (), True, True, False, False))
 
 
 def head_of(request: h11.Request, *, is_upgrade: bool) -> RequestHead:

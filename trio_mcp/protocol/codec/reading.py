@@ -215,6 +215,11 @@ def codec_for(version: str) -> Codec:
 # The era of a message
 
 
+# To read a member of an enum takes ten times as long as a name of a module.
+LEGACY_ERA: Final = Era.LEGACY
+MODERN_ERA: Final = Era.MODERN
+
+
 class Inbound(NamedTuple):
     """A received message and its classification.
 
@@ -225,7 +230,7 @@ class Inbound(NamedTuple):
 
     message: Message | Answers | Malformed | Unanswered
     meta: JsonObject | None = None
-    era: Era = Era.LEGACY
+    era: Era = LEGACY_ERA
     version: JsonValue = None
 
 
@@ -239,8 +244,8 @@ def classify(message: Message | Answers | Malformed | Unanswered) -> Inbound:
         params = message.params
         meta = (params if isinstance(params, dict) else decoded(params)).get("_meta")
         if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
-            return Inbound(message, meta, Era.MODERN, meta[PROTOCOL_VERSION])
-    return Inbound(message)
+            return make_tuple(Inbound, (message, meta, MODERN_ERA, meta[PROTOCOL_VERSION]))
+    return make_tuple(Inbound, (message, None, LEGACY_ERA, None))
 
 
 # The terms of a request
@@ -444,7 +449,7 @@ def _stated_terms(version: JsonValue, declared: JsonValue, named: JsonValue, lev
     if not isinstance(version, str):
         raise _invalid(PROTOCOL_VERSION, "must be a string")
     codec = CODECS.get(version)
-    if codec is None or codec.revision.era is not Era.MODERN:
+    if codec is None or codec.revision.era is not MODERN_ERA:
         raise unsupported_version(version)
     if declared is None:
         raise _invalid(CLIENT_CAPABILITIES, "required since 2026-07-28; {} declares nothing")
@@ -458,7 +463,7 @@ _NO_META: Final = Encoded(b"{}")
 
 def encoded_meta(meta: JsonObject) -> Encoded:
     # It was parsed, so it has nothing that JSON cannot say.
-    return Encoded(to_json(meta)) if meta else _NO_META
+    return make_tuple(Encoded, (to_json(meta),)) if meta else _NO_META
 
 
 def _log_level(value: object) -> LoggingLevel | None:

@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from ... import server
 from ...base.checks import check_choice, check_int, check_str, keyword_options
 from ...base.named_tuples import NamedTuple
+from ...base.values import make_tuple
 from ...errors import BranchElicitNotAllowed, ElicitationCancelled, ElicitationDeclined, ElicitationInvalid
 from ...runtime import Lane
 from ...session import Call, Question
@@ -253,7 +254,7 @@ class Elicitation:
             return Asked(form_of(schema.schema), schema.key, meta)
         if context is not None:
             raise TypeError("a context goes with a declared question: Elicit('pick', Move, context=Board)")
-        return Asked(form_of(schema), None, None)
+        return make_tuple(Asked, (form_of(schema), None, None))
 
 
 class Asked(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import trio
 
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
+from trio_mcp.base.values import make_tuple
 from trio_mcp.errors import ProtocolError
 from trio_mcp.http import HttpOptions, HttpRoute, open_access
 from trio_mcp.http.options import default_limits
@@ -373,7 +374,8 @@ class McpApp(ServedApp):
             check_access(headers, self.access)
         authentication = self.authentication
         if authentication is None:
-            return AuthorizedRequest(request, Peer(None, headers, request.connection), None, is_usual)
+            anybody = make_tuple(Peer, (None, headers, request.connection, None))
+            return make_tuple(AuthorizedRequest, (request, anybody, None, is_usual))
         peer = authentication.known_peer(headers, request.connection)
         if peer is None:
             await move_to_trio()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from trio_mcp.base.logs import LOG_CONTEXT, LogContext
+from trio_mcp.base.values import make_tuple
 from trio_mcp.errors import ProtocolError, RemoteProtocolError
 from trio_mcp.http import HttpLimits, HttpOptions
 from trio_mcp.protocol.json_limits import JsonLimits, measure
@@ -18,6 +19,7 @@ from trio_mcp.runtime import Account
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session import Envelope, Received, Service
 from trio_mcp.session.channel import MESSAGE_COST
+from trio_mcp.session.envelope import RECEIVED
 from trio_mcp.session.event_loop import move_to_trio
 
 from ...asgi.access import Access, Headers
@@ -252,4 +254,4 @@ class MessageReader:
             await move_to_trio()
             await turn.pass_on()
             turn.spent += len(body)
-        return Envelope(message, peer=peer, size=size)
+        return make_tuple(RECEIVED, (message, None, peer, size, False))

@@ -18,6 +18,7 @@ import trio
 
 from trio_mcp.base.logs import RepeatedRecords
 from trio_mcp.base.named_tuples import NamedTuple
+from trio_mcp.base.values import make_tuple
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.revisions import PROGRESS_TOKEN
@@ -369,7 +370,7 @@ class EventLog:
         return await read_stream(self._store, self._key(stream))
 
     def _key(self, stream: int) -> LogKey:
-        return LogKey(self._principal, self._session, stream)
+        return make_tuple(LogKey, (self._principal, self._session, stream))
 
 
 def never_sent(event: EventId) -> HttpRejection:

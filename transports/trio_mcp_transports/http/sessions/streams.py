@@ -36,6 +36,7 @@ from typing import Final
 
 import trio
 
+from trio_mcp.base.values import make_tuple
 from trio_mcp.errors import without_traceback
 from trio_mcp.protocol.http.sse import encode_event, encode_priming_event, encode_retry
 from trio_mcp.protocol.jsonrpc import dump
@@ -289,7 +290,7 @@ class SessionStream:
         return b"".join(encode_event(data, self._id_of(number)) for number, data in numbered)
 
     def _id_of(self, number: int) -> bytes:
-        return EventId(self.number, number, self.streams.epoch).encode()
+        return make_tuple(EventId, (self.number, number, self.streams.epoch)).encode()
 
     async def end_response(self, retry: float | None) -> None:
         """End the response that carries it, and return when it has ended; the client resumes the stream later.
