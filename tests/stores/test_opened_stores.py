@@ -67,7 +67,7 @@ async def test_a_durable_store_needs_keys_and_the_error_shows_how_to_make_one(tm
         assert "TRIO_MCP_KEYS" in str(caught.value)
         assert opening.MAKE_A_KEY in str(caught.value)
     assert not path.exists()
-    assert opening.MAKE_A_KEY in Page("rounds").text
+    assert opening.MAKE_A_KEY in Page("deployment").text
 
 
 async def test_a_server_whose_store_has_no_keys_does_not_start(tmp_path: Path) -> None:
