@@ -2,6 +2,6 @@
 
 from trio_mcp.testing.contract import all_rules
 
-from . import branches, forms, rounds, sampling, sampling_tools
+from . import branches, forms, rounds, sampling
 
-__all__ = ["all_rules", "branches", "forms", "rounds", "sampling", "sampling_tools"]
+__all__ = ["all_rules", "branches", "forms", "rounds", "sampling"]

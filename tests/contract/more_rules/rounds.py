@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from trio_mcp.client import accept
-from trio_mcp.errors import InvalidRequestState, LimitExceeded
+from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.revisions import PROTOCOL_VERSION, SUBSCRIPTION_ID
-from trio_mcp.testing.contract.expecting import failure
 from trio_mcp.testing.contract.makers import Trait
 from trio_mcp.testing.contract.pair import Pair
 from trio_mcp.testing.contract.peer import EVERYTHING, INFO, Call, Peer, accepted
@@ -104,20 +102,6 @@ async def a_call_may_take_several_rounds_and_runs_once(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def each_leg_reports_with_the_token_of_its_request(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_twice", progress="t1")
-        for number in (1, 2):
-            (key,) = await call.round()
-            params = (await peer.message("notifications/progress"))["params"]
-            assert isinstance(params, dict)
-            assert (params["progressToken"], params["progress"]) == (f"t{number}", number)
-            call.progress = f"t{number + 1}"
-            await call.go_on({key: accepted(value=number)})
-        assert await call.text() == "1 2"
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
 async def a_missing_answer_is_requested_again(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_both")
@@ -142,30 +126,6 @@ async def an_answer_to_an_unasked_question_of_a_round_is_ignored(pair: Pair) -> 
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def an_invalid_answer_is_rejected_by_its_key_and_the_call_waits(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
-        (key,) = await call.round()
-        await call.go_on({key: {"action": "perhaps"}})
-        error = await call.error()
-        assert error["code"] == -32602
-        assert key in str(error["message"])
-        await finish(call, key)
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def an_answer_that_does_not_match_its_form_is_requested_again_with_the_reason(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
-        (key,) = await call.round()
-        await call.go_on({key: accepted(value="many")})
-        ((again, question),) = (await call.round()).items()
-        assert "value" in str(question.params["message"])
-        assert pair.stage.count("answer 1") == 0
-        await finish(call, again)
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
 async def a_client_that_can_no_longer_answer_is_rejected_and_the_call_waits(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_twice")
@@ -175,20 +135,6 @@ async def a_client_that_can_no_longer_answer_is_rejected_and_the_call_waits(pair
         assert (await call.error())["code"] == -32021
         peer.capabilities = EVERYTHING
         await finish(call, key)
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def our_client_answers_several_rounds(pair: Pair) -> None:
-    async with pair.client(on_elicit=lambda _question: accept(value=7)) as client:
-        assert (await client.call_tool("ask_twice")).text == "7 7"
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def our_client_stops_after_a_maximum_of_rounds(pair: Pair) -> None:
-    async with pair.client(on_elicit=lambda _question: accept(value=7)) as client:
-        error = await failure(LimitExceeded, client.call_tool("ask_forever", max_rounds=3))
-        assert "max_rounds" in str(error)
-        await pair.stage.open("enough")
 
 
 # the state
@@ -209,30 +155,6 @@ async def a_modified_state_is_rejected_and_the_original_one_continues_the_call(p
         call.state = true
         await finish(call, key)
     assert pair.stage.count("answer 1") == 1
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def a_state_is_valid_for_its_own_call_only(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
-        (key,) = await call.round()
-        for tool, arguments in (("ask_both", {}), ("ask_twice", {"more": 1})):
-            other = Call(peer, tool, arguments)  # type: ignore[arg-type]
-            other.state = call.state
-            await other.go_on({key: accepted(value=1)})
-            assert await other.error() == STATE_REFUSED
-        await finish(call, key)
-    assert pair.stage.count("ask_both finally done") == 0
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS, options={"park_ttl": 0.2})
-async def a_parked_call_without_a_retry_expires_and_its_state_is_rejected(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_both")
-        asked = await call.round()
-        await pair.stage.marked("ask_both finally expired")
-        await call.go_on({key: accepted(value=1) for key in asked})
-        assert await call.error() == STATE_REFUSED
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final, Literal
+from typing import Literal
 
-import trio
 from pydantic import BaseModel
 
-from trio_mcp.errors import CapabilityError, LocalProtocolError, PeerError, RemoteProtocolError
-from trio_mcp.server import Context, SampleInvalid, Server
+from trio_mcp.server import Context, Server
 from trio_mcp.testing.contract import Stage, contract_tools
 from trio_mcp.testing.contract.subjects.common import reason_of
 from trio_mcp.testing.contract.subjects.offers import CLICK, PIXEL
@@ -21,34 +17,7 @@ from trio_mcp.types import (
     ModelPreferences,
     SamplingMessage,
     TextContent,
-    Tool,
-    ToolResultContent,
-    ToolUseContent,
 )
-
-
-class Row(BaseModel):
-    """Structured data that a model gives."""
-
-    row: int
-
-
-TWO_USES: Final = SamplingMessage(
-    role="assistant", content=[ToolUseContent(id=name, name="search", input={}) for name in ("a", "b")]
-)
-RESULT_A: Final = ToolResultContent(tool_use_id="a", content=[])
-RESULT_B: Final = ToolResultContent(tool_use_id="b", content=[])
-SO: Final = TextContent(text="So?")
-
-WRONG: Final[Mapping[str, list[SamplingMessage]]] = MappingProxyType(
-    {
-        "orphan": [SamplingMessage(role="user", content=SO), SamplingMessage(role="user", content=RESULT_A)],
-        "mixture": [TWO_USES, SamplingMessage(role="user", content=[RESULT_A, RESULT_B, SO])],
-        "partial": [TWO_USES, SamplingMessage(role="user", content=RESULT_A)],
-        "text": [TWO_USES, SamplingMessage(role="user", content=SO)],
-    }
-)
-"""Conversations whose second message breaks a rule, by what is wrong with it."""
 
 
 @contract_tools
@@ -78,26 +47,10 @@ def add_sampling_tools(server: Server, stage: Stage) -> None:
         content = (await ctx.sample(messages=[SamplingMessage(role="user", content=seen)])).message.content
         return ", ".join(block.type for block in (content if isinstance(content, list) else [content]))
 
-    @server.tool
-    async def ask_bravely(ctx: Context) -> str:
-        """Ask the model, and return the error if there is one."""
-        stage.mark("ask_bravely began")
-        try:
-            return (await ctx.sample("A line, please")).text
-        except CapabilityError as error:
-            return f"without {', '.join(error.required)}"
-        except PeerError as error:
-            return f"refused with {error.code}: {error.message}"
-        except RemoteProtocolError:
-            return "malformed"
-
 
 def look_up(word: str) -> str:
     """Look a word up."""
     return word
-
-
-SEARCH = Tool(name="search", description="Search.", input_schema={"type": "object"})
 
 
 @contract_tools
@@ -105,73 +58,11 @@ def add_tools_for_models(server: Server, _stage: Stage) -> None:
     @server.tool
     async def ask_with_tools(ctx: Context) -> str:
         """Offer the model tools until it calls none."""
-        try:
-            answer = await ctx.sample("A line, please", tools=[look_up, SEARCH], tool_choice="auto")
-            while answer.tool_calls:
-                ctx.add_tool_results({call.id: look_up(str(call.input["word"])) for call in answer.tool_calls})
-                answer = await ctx.sample(tools=[look_up, SEARCH])
-        except CapabilityError as error:
-            return f"without {missing_in(error)}"
+        answer = await ctx.sample("A line, please", tools=[look_up], tool_choice="auto")
+        while answer.tool_calls:
+            ctx.add_tool_results({call.id: look_up(str(call.input["word"])) for call in answer.tool_calls})
+            answer = await ctx.sample(tools=[look_up])
         return answer.text
-
-    @server.tool
-    async def require_a_call_and_forbid_it(ctx: Context) -> str:
-        """Ask with a required call, then with none allowed and no tools offered."""
-        answer = await ctx.sample("A line, please", tools=[SEARCH], tool_choice="required")
-        ctx.add_tool_results({call.id: "found" for call in answer.tool_calls})
-        return (await ctx.sample(tool_choice="none")).text
-
-
-@contract_tools
-def add_tools_that_sample_wrongly(server: Server, _stage: Stage) -> None:
-    @server.tool
-    async def forget_a_result(ctx: Context) -> str:
-        """Send the model one result for two calls."""
-        answer = await ctx.sample("A line, please", tools=[look_up])
-        (kept, forgotten) = answer.tool_calls
-        result = ToolResultContent(tool_use_id=kept.id, content=[])
-        try:
-            await ctx.sample(
-                messages=[*answer.exchange.messages, SamplingMessage(role="user", content=result)], tools=[look_up]
-            )
-        except LocalProtocolError as error:
-            return f"not sent: {forgotten.id}" if repr(forgotten.id) in str(error) else str(error)
-        return "sent"
-
-    @server.tool
-    async def send_wrongly(wrong: Literal["orphan", "mixture", "partial", "text"], ctx: Context) -> str:
-        """Send the model messages that break a rule."""
-        try:
-            await ctx.sample(messages=WRONG[wrong])
-        except LocalProtocolError as error:
-            return str(error).partition(":")[0]
-        return "sent"
-
-
-@contract_tools
-def add_tools_with_context_and_data(server: Server, _stage: Stage) -> None:
-    @server.tool
-    async def ask_with_context(ctx: Context) -> str:
-        """Ask the model with the context of this server."""
-        try:
-            return (await ctx.sample("A line, please", include_context="thisServer")).text
-        except CapabilityError as error:
-            return f"without {missing_in(error)}"
-
-    @server.tool
-    async def ask_for_data(ctx: Context) -> str:
-        """Ask the model for a row."""
-        try:
-            return f"row {(await ctx.sample('Which row?', returns=Row)).data.row}"
-        except SampleInvalid as error:
-            return f"invalid after {len(error.attempts)}"
-
-
-def missing_in(error: CapabilityError) -> str:
-    """Return a missing capability with its member, as in `sampling.tools`."""
-    ((name, members),) = error.required.items()
-    assert isinstance(members, dict)
-    return ".".join([name, *members])
 
 
 def said(role: Literal["user", "assistant"], text: str) -> SamplingMessage:
@@ -261,20 +152,6 @@ def add_tools_that_ask_on(server: Server, stage: Stage) -> None:
         stage.mark("answered")
         await stage.gate("answered")
         return answer
-
-    @server.tool
-    async def ask_forever(ctx: Context) -> str:
-        """Ask again and again, until the gate `enough` opens."""
-
-        async def stop(asking: trio.CancelScope) -> None:
-            await stage.gate("enough")
-            asking.cancel()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(stop, nursery.cancel_scope)
-            while True:
-                await number_of(ctx, "Again?")
-        return "enough"
 
 
 @contract_tools

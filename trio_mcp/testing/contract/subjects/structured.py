@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import trio
 
-from ....errors import BranchLimit
 from ....server import Context, Server
 from ..stage import Stage
 from .common import reason_of
@@ -63,19 +62,6 @@ def add_asking_tools(server: Server, stage: Stage) -> None:
 
         await ctx.branch_all(asking, working)
         return "never"
-
-    @server.tool
-    async def ask_within(tokens: int, ctx: Context) -> str:
-        """Ask the client's model twice, in a branch that may use at most `tokens`."""
-
-        async def asking(child: Context) -> str:
-            first = (await child.sample("first")).text
-            return f"{first}, {(await child.sample('second')).text}"
-
-        try:
-            return await ctx.branch(asking, token_budget=tokens)
-        except BranchLimit as limit:
-            return f"{limit.kind}: {limit.used} of {limit.limit}"
 
 
 def add_talking_tools(server: Server, stage: Stage) -> None:
