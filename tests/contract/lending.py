@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from more_rules import tools, tools_of_branches
+from more_rules import tools
 
 from trio_mcp.server import Server
 from trio_mcp.testing.contract import Stage, contract_server
 from trio_mcp.testing.contract.subject import gauges_of, service_options
 
-MORE_TOOLS = (tools, tools_of_branches)
+MORE_TOOLS = tools
 """Registered beside those of the package."""
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+import trio
 from pydantic import BaseModel
 
+from trio_mcp.errors import ToolError
 from trio_mcp.server import Context, Server
 from trio_mcp.testing.contract import Stage, contract_tools
 from trio_mcp.testing.contract.subjects.common import reason_of
+from trio_mcp.testing.contract.subjects.faults import SECRET
 from trio_mcp.testing.contract.subjects.offers import CLICK, PIXEL
 from trio_mcp.types import (
     AudioContent,
@@ -172,3 +175,69 @@ def add_note(server: Server, stage: Stage) -> None:
 async def number_of(ctx: Context, question: str) -> str:
     answer = await ctx.elicit(question, int)
     return str(answer.content) if answer.action == "accept" else answer.action
+
+
+# errors and branches
+
+
+async def leave_quietly() -> None:
+    """Be cancelled, and raise an error during the cleanup."""
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            scope.cancel()
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ValueError(SECRET)
+
+
+@contract_tools
+def add_failing_branches(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def mixed() -> str:
+        """Raise an error in the clean-up of its cancellation."""
+        await leave_quietly()
+        return "never"
+
+    @server.tool
+    async def split_and_fail(ctx: Context) -> str:
+        """Let one branch fail while another waits."""
+
+        async def waits(_: Context) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                stage.mark("sibling finally")
+
+        async def fails(_: Context) -> None:
+            raise ToolError("one branch failed")
+
+        await ctx.branch_all(waits, fails)
+        return "never"
+
+    @server.tool
+    async def ask_often(times: int, ctx: Context) -> str:
+        """Ask `times` questions at once."""
+
+        async def asks(child: Context) -> None:
+            await child.elicit("One of many?", int)
+
+        async with ctx.branches() as group:
+            for _ in range(times):
+                group.start(asks)
+        return "never"
+
+    async def linger() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            stage.mark("lingerer finally")
+
+    @server.tool
+    async def leave_a_nursery() -> str:
+        """End with a task in a nursery that was not closed."""
+        nursery = await trio.open_nursery().__aenter__()
+        nursery.start_soon(linger)
+        await trio.lowlevel.checkpoint()
+        return "left"
