@@ -72,15 +72,6 @@ PRINTED: dict[str, list[str]] = {
 }
 """Patterns of the lines that the `main()` of a page prints, where they are not on the page."""
 
-every_page = pytest.mark.parametrize("name", ALL)
-every_text = pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(path.read_text("utf-8"), id=path.stem)
-        for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
-    ],
-)
-
 
 @pytest.fixture
 def in_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -93,13 +84,6 @@ def in_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 # programs
-
-
-@every_page
-def test_every_block_names_a_language_that_a_test_looks_for(name: str) -> None:
-    opening = FENCE.findall(Page(name).text)[::2]
-    known = LANGUAGES | set(FRAGMENTS.get(name, ()))
-    assert [f"{indent}{language}" for indent, language in opening if indent or language not in known] == []
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if Page(name).blocks and not NOT_ONE_PROGRAM.fullmatch(name)])
@@ -150,21 +134,54 @@ async def with_client(test: Callable[..., Any], server: object, era: str) -> Non
         await test(client)
 
 
-# command lines
+# what a page names
 
 SHELL = re.compile(r"^```(sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:\w+=\S+ +)*(?:\S+/)?trio-mcp +")
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+ANCHOR = re.compile(r'<a id="([^"]+)">')
+NAMED_TEST = re.compile(r"`(?:(?:tests/)?([\w/]+\.py)::)?(test_\w+)`")
+NAMED_FILE = re.compile(r"`tests/([\w/]+\.py)(?:::\w+)?`")
+WITH_TESTS = {"authorization": 10, "logins": 10, "oauth-proxy": 15, "contract": 1, "reliability": 50}
+"""Pages that say which tests hold what they promise, and how many at least."""
 
 
-def command_lines(text: str) -> Iterator[list[str]]:
-    """Yield the arguments of each `trio-mcp` in the blocks for shells."""
+@pytest.mark.parametrize(
+    "path", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_what_a_page_names_exists(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    prose = FENCED.sub("", text)
+    assert [*unknown_languages(path.stem, text)] == []
+    assert [*wrong_command_lines(text)] == []
+    assert sorted(set(re.findall(r"`trio-mcp ([a-z][\w-]*)", text)) - set(MODULES)) == []
+    assert [*missing_tests(prose)] == []
+    assert [*broken_links(path, prose)] == []
+    assert len(NAMED_TEST.findall(prose)) >= WITH_TESTS.get(path.stem, 0)
+
+
+def unknown_languages(name: str, text: str) -> Iterator[str]:
+    """Yield the language of each block that no test looks for."""
+    known = LANGUAGES | set(FRAGMENTS.get(name, ()))
+    for indent, language in FENCE.findall(text)[::2]:
+        if indent or language not in known:
+            yield f"{indent}{language}"
+
+
+def wrong_command_lines(text: str) -> Iterator[str]:
+    """Yield each command line whose command or option does not exist."""
     for language, block in SHELL.findall(text):
         typed = block.replace("\\\n", " ").splitlines()
         if language == "console":  # the other lines are printed
             typed = [line.removeprefix("$ ") for line in typed if line.startswith("$ ")]
         for line in typed:
             if call := COMMAND.match(line):
-                yield shlex.split(line[call.end() :], comments=True)
+                try:
+                    parse(shlex.split(line[call.end() :], comments=True))
+                except click.UsageError as error:
+                    yield f"{line}: {error.format_message()}"
 
 
 def parse(arguments: list[str]) -> None:
@@ -180,74 +197,29 @@ def parse(arguments: list[str]) -> None:
     command.make_parser(context).parse_args(arguments)
 
 
-@every_text
-def test_every_command_line_has_a_command_and_options_that_exist(text: str) -> None:
-    for arguments in command_lines(text):
-        try:
-            parse(arguments)
-        except click.UsageError as error:
-            pytest.fail(f"trio-mcp {shlex.join(arguments)}: {error.format_message()}")
-
-
-@every_text
-def test_every_command_that_a_sentence_names_exists(text: str) -> None:
-    assert sorted(set(re.findall(r"`trio-mcp ([a-z][\w-]*)", text)) - set(MODULES)) == []
-
-
-# tests and examples
-
-NAMED_TEST = re.compile(r"`(?:(?:tests/)?([\w/]+\.py)::)?(test_\w+)`")
-NAMED_FILE = re.compile(r"`tests/([\w/]+\.py)(?:::\w+)?`")
-WITH_TESTS = {
-    "authorization": 10,
-    "logins": 10,
-    "oauth-proxy": 15,
-    "internals/contract": 1,
-    "internals/reliability": 50,
-}
-"""Pages that say which tests hold what they promise, and how many at least."""
-
-
 @cache
 def defined() -> dict[str, frozenset[str]]:
     """The functions in each file of tests."""
     function = re.compile(r"^ *(?:async )?def (\w+)", re.MULTILINE)
-    folder = ROOT / "tests"
-    return {
-        path.relative_to(folder).as_posix(): frozenset(function.findall(path.read_text("utf-8")))
-        for path in folder.rglob("*.py")
-    }
+    files = {path.relative_to(ROOT / "tests").as_posix(): path for path in (ROOT / "tests").rglob("*.py")}
+    return {name: frozenset(function.findall(path.read_text("utf-8"))) for name, path in files.items()}
 
 
-@every_page
-def test_every_test_and_file_of_tests_that_a_page_names_exists(name: str) -> None:
-    text = FENCED.sub("", Page(name).text)
-    named = NAMED_TEST.findall(text)
-    assert len(named) >= WITH_TESTS.get(name, 0)
-    missing = [
-        f"{file}::{test}"
-        for file, test in named
-        if not any(
-            test in functions
-            for path, functions in defined().items()
-            if f"/{path}".endswith(f"/{file}" if file else "")
-        )
-    ]
-    assert missing == []
-    assert [file for file in NAMED_FILE.findall(text) if file not in defined()] == []
+def missing_tests(prose: str) -> Iterator[str]:
+    """Yield each test, and each file of tests, that is not there."""
+    yield from (file for file in NAMED_FILE.findall(prose) if file not in defined())
+    for file, test in NAMED_TEST.findall(prose):
+        files = [path for path in defined() if f"/{path}".endswith(f"/{file}" if file else "")]
+        if not any(test in defined()[path] for path in files):
+            yield f"{file}::{test}"
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("**/*.py")), ids=lambda example: example.stem)
-def test_the_page_of_examples_lists_every_example(example: Path) -> None:
-    assert f"(../{example.relative_to(ROOT).as_posix()})" in Page("examples").text
-
-
-# links
-
-FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
-HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-ANCHOR = re.compile(r'<a id="([^"]+)">')
+def broken_links(page: Path, prose: str) -> Iterator[str]:
+    """Yield each relative link that leads to no file, or to no heading or anchor in it."""
+    for path, anchor in LINK.findall(prose):
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield f"{path}#{anchor}"
 
 
 @cache
@@ -261,16 +233,10 @@ def slug(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize(
-    "page", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]), ids=lambda page: str(page.relative_to(ROOT))
-)
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    broken = []
-    for path, anchor in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
-        target = (page.parent / path).resolve() if path else page
-        if not target.exists() or (anchor and anchor not in anchors(target)):
-            broken.append(f"{path}#{anchor}")
-    assert broken == []
+def test_the_page_of_examples_lists_every_example() -> None:
+    examples = [path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("**/*.py")]
+    assert examples
+    assert [path for path in examples if f"(../{path})" not in Page("examples").text] == []
 
 
 def test_every_word_of_the_glossary_is_defined_once_and_both_lists_are_in_alphabetical_order() -> None:
