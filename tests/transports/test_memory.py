@@ -46,14 +46,6 @@ def arrived(message: Message) -> Envelope:
     return Envelope(message, size=held_size(dump(message)))
 
 
-async def test_what_one_end_sends_the_other_receives() -> None:
-    a, b = memory_pair()
-    await a.send(Envelope(Request("1", "ping", {"x": [1.5, None]}), about="0"))
-    assert arrived(Request("1", "ping", {"x": [1.5, None]})) == await b.receive()
-    await b.send(Envelope(Response("1", Encoded(b'{"y":true}'))))
-    assert arrived(Response("1", {"y": True})) == await a.receive()
-
-
 async def test_a_message_crosses_as_bytes_so_what_is_not_json_is_refused() -> None:
     a, _ = memory_pair()
     with pytest.raises(ValueError):

@@ -23,6 +23,7 @@ from trio_mcp.errors import PeerError
 
 SERVER = [sys.executable, str(Path(__file__).with_name("sampling_server.py"))]
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+OPENAI, KEY = "OPENAI_API_KEY", "sk-hunter2"
 NO_KEYS = {name: value for name, value in ENVIRONMENT.items() if name not in KEYS}
 
 both_eras = pytest.mark.parametrize("mode", ["legacy", "modern"])
@@ -221,17 +222,33 @@ async def test_a_form_is_shown_at_the_terminal_for_a_host_that_shows_none(api: A
         (2, {}, ["--provider", "openai", "--", "server"], ["OPENAI_API_KEY"]),
         (2, {}, ["--provider", "anthropic", "--", "server"], ["ANTHROPIC_API_KEY"]),
         (2, {}, ["--provider", "mine", "--", "server"], ["mine", "anthropic", "openai"]),
-        (2, {"OPENAI_API_KEY": "x"}, [], ["--"]),
-        (2, {"OPENAI_API_KEY": "x"}, ["--"], ["--"]),
-        (3, {"OPENAI_API_KEY": "x"}, ["server.py"], ["server.py"]),
-        (2, {"OPENAI_API_KEY": "x"}, ["http://127.0.0.1:1/mcp", "--", "server"], ["--"]),
-        (2, {"OPENAI_API_KEY": "x"}, ["--header", "a=b", "--", "server"], ["--header"]),
-        (2, {"OPENAI_API_KEY": "x"}, ["--elicit", "terminal", "--", "server"], ["terminal"]),
-        (3, {"OPENAI_API_KEY": "x"}, ["--", "no_such_command"], ["no_such_command"]),
-        (2, {"OPENAI_API_KEY": "x"}, ["--http", "--host", "0.0.0.0", "--", "server"], ["--allowed-host"]),
+        (2, {OPENAI: KEY}, [], ["--"]),
+        (2, {OPENAI: KEY}, ["--"], ["--"]),
+        (3, {OPENAI: KEY}, ["server.py"], ["server.py"]),
+        (2, {OPENAI: KEY}, ["http://127.0.0.1:1/mcp", "--", "server"], ["--"]),
+        (2, {OPENAI: KEY}, ["--header", "a=b", "--", "server"], ["--header"]),
+        (2, {OPENAI: KEY}, ["--elicit", "terminal", "--", "server"], ["terminal"]),
+        (3, {OPENAI: KEY}, ["--", "no_such_command"], ["no_such_command"]),
+        (2, {OPENAI: KEY}, ["--http", "--host", "0.0.0.0", "--", "server"], ["--allowed-host"]),
+        (2, {OPENAI: KEY}, ["http://user:hunter2@127.0.0.1:1/mcp"], ["--header"]),
+        (2, {OPENAI: KEY}, ["http://"], ["host"]),
+        (
+            2,
+            {OPENAI: KEY},
+            ["--provider", "http://user:hunter2@127.0.0.1:1/v1", "--", "server"],
+            ["--provider", "OPENAI_API_KEY"],
+        ),
+        (2, {OPENAI: KEY}, ["--provider", "http://user:hunter2@[::1/v1", "--", "server"], ["--provider"]),
+        (2, {OPENAI: KEY}, ["--provider", "", "--", "server"], ["--provider", "openai", "anthropic"]),
+        (2, {OPENAI: KEY}, ["--model", "", "--", "server"], ["--model"]),
+        (2, {OPENAI: KEY}, ["--port", "9000", "--", "server"], ["--port", "--http"]),
+        (2, {OPENAI: KEY}, ["--max-sessions", "9", "--", "server"], ["--max-sessions", "--http"]),
+        (2, {OPENAI: KEY}, ["--http", "--max-sessions", "0", "--", "server"], ["--max-sessions"]),
+        (2, {OPENAI: KEY}, ["--allowed-host", "a", "--", "server"], ["--allowed-host", "--http"]),
+        (3, {OPENAI: KEY}, ["--", "--", "server"], ["--"]),
     ],
 )
-def test_a_mistake_is_named_in_one_line(
+def test_a_mistake_is_named_in_one_line_without_secrets(
     status: int, environment: dict[str, str], arguments: list[str], names: list[str]
 ) -> None:
     done = subprocess.run(
@@ -244,9 +261,9 @@ def test_a_mistake_is_named_in_one_line(
         env={**NO_KEYS, **environment},
         start_new_session=True,
     )
-    assert done.returncode == status, done.stderr
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (status, ""), done.stderr
     assert "Traceback" not in done.stderr
+    assert "hunter2" not in done.stderr
     last = done.stderr.splitlines()[-1]
     assert [name for name in names if name not in last] == []
 

@@ -112,17 +112,6 @@ async def test_a_session_is_in_one_worker_and_any_worker_serves_it(short: Path) 
             assert len({await session.call("where") for _ in range(MANY)}) == 1
 
 
-async def test_a_question_on_a_stream_at_one_worker_is_answered_at_any(short: Path) -> None:
-    async with serving(short, workers=2) as crew:
-        session = await opened(crew)
-        for number in range(MANY):
-            async with session.stream("POST", json=calling("order", 100 + number)) as stream:
-                question = await stream.next()
-                assert question["method"] == "elicitation/create"
-                assert (await session.post({"id": question["id"], "result": YES})).status_code == 202
-                assert (await stream.next())["result"]["content"][0]["text"].startswith("accept ")
-
-
 async def test_a_stream_that_was_left_is_resumed_at_any_worker(short: Path) -> None:
     async with serving(short, workers=2) as crew:
         session = await opened(crew)

@@ -13,10 +13,7 @@ from hypercorn_peer import frame, soon
 from stage import Stage
 from websocket_peer import BINARY, PING, PONG, TEXT, RawPeer, raw, served
 
-from trio_mcp import CancelReason, ServiceOptions
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
-from trio_mcp.runtime import Limits
+from trio_mcp import CancelReason
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.hypercorn.serve import serve_asgi
 
@@ -100,15 +97,6 @@ async def test_a_page_of_a_listed_origin_may_connect(stage: Stage) -> None:
 
 
 # messages
-
-
-async def test_one_connection_speaks_both_eras_message_by_message(url: str) -> None:
-    async with raw(url) as peer:
-        modern = await peer.result(await peer.ask("server/discover"))
-        assert MODERN in modern["supportedVersions"]
-        assert (await peer.initialize())["protocolVersion"] == NEWEST_LEGACY
-        assert await peer.text(await peer.call("echo", {"text": "old"})) == "old"
-        assert await peer.text(await peer.leg("echo", {"text": "new"})) == "new"
 
 
 # the end of a connection
@@ -216,27 +204,6 @@ async def test_the_websockets_of_one_principal_are_limited_and_the_rest_is_for_o
         status, _, said = await refusal(url, {"x-user": "ada"})
         assert (status, "HttpLimits.per_principal" in said) == (503, True)
         await other.open({"x-user": "bob"})
-
-
-async def test_a_principal_that_floods_the_server_with_calls_shuts_out_no_other() -> None:
-    async def authenticate(headers: Mapping[str, str]) -> str | None:
-        return headers.get("x-user")
-
-    stage = Stage(ServiceOptions(actors=Limits(actors=8)))
-    async with (
-        served(stage.server, authenticate=authenticate) as url,
-        raw(url, connected=False) as flood,
-        raw(url, connected=False) as other,
-    ):
-        await flood.open({"x-user": "ada"})
-        await other.open({"x-user": "bob"})
-        calls = [await flood.leg("wait") for _ in range(8)]
-        refused = [await flood.error(request_id) for request_id in calls[4:]]
-        assert {error["code"] for error in refused} == {SERVER_BUSY}
-        assert all("Limits.actors" in error["message"] for error in refused)
-        assert await other.text(await other.leg("echo", {"text": "in"})) == "in"
-        assert stage.waiting == 4
-        stage.go_on.set()
 
 
 # shutdown
