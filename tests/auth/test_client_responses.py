@@ -74,13 +74,7 @@ BOUND = Tokens("a", "dpop", None, "ra")
     ],
 )
 def test_the_table_of_responses(
-    status: int,
-    error: str,
-    sent: Tokens | None,
-    stored: Tokens | None,
-    tries: Tries,
-    nonce: bool,
-    expected: Action,
+    status: int, error: str, sent: Tokens | None, stored: Tokens | None, tries: Tries, nonce: bool, expected: Action
 ) -> None:
     assert next_action(status, error, sent, stored, tries, is_new_nonce=nonce) is expected
 

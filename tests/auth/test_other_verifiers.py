@@ -192,8 +192,7 @@ async def test_listed_tokens_have_the_callers_of_the_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "tokens",
-    [{"canary": "bot"}, {}, {"canary with a space!": "bot"}, {"canary" * 9: 7}, ["canary" * 9], "canary" * 9],
+    "tokens", [{"canary": "bot"}, {}, {"canary with a space!": "bot"}, {"canary" * 9: 7}, ["canary" * 9], "canary" * 9]
 )
 def test_a_list_that_cannot_work_is_refused_without_showing_a_token(tokens: Any) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:

@@ -67,10 +67,7 @@ async def test_implied_scopes_count_for_listed_tokens_too() -> None:
 def test_the_metadata_is_at_the_path_of_the_resource_and_at_the_root() -> None:
     hook = protected(required=["read"], name="Notes", documentation="https://docs.example.com")
     documents = hook.documents([])
-    assert list(documents) == [
-        "/.well-known/oauth-protected-resource/mcp",
-        "/.well-known/oauth-protected-resource",
-    ]
+    assert list(documents) == ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"]
     assert len(set(documents.values())) == 1
     assert json.loads(documents["/.well-known/oauth-protected-resource"]) == {
         "resource": RESOURCE,

@@ -300,10 +300,7 @@ async def test_a_close_is_bounded_though_the_server_reads_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("result", "written"),
-    [
-        (CallToolResult(content=[]), ".content[0]"),
-        (ReadResourceResult(contents=[]), ".contents[0]"),
-    ],
+    [(CallToolResult(content=[]), ".content[0]"), (ReadResourceResult(contents=[]), ".contents[0]")],
     ids=["a tool", "a resource"],
 )
 def test_a_result_that_is_read_as_a_list_names_what_to_write(result: Any, written: str) -> None:

@@ -76,8 +76,7 @@ def test_what_is_wrong_with_the_servers_that_are_used_is_an_error_that_names_the
 
 
 @pytest.mark.parametrize(
-    ("wire", "options"),
-    [("http", {"headers": {"a": "b"}}), ("sse", {"mode": "legacy", "headers": {"a": "b"}})],
+    ("wire", "options"), [("http", {"headers": {"a": "b"}}), ("sse", {"mode": "legacy", "headers": {"a": "b"}})]
 )
 def test_a_url_of_a_file_is_connected_to_with_its_headers(wire: Any, options: Any) -> None:
     server = UrlServer(name="a", url="http://localhost/mcp", headers={"a": "b"}, wire=wire)

@@ -17,14 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Client, Server
 from trio_mcp.client import Change
-from trio_mcp.errors import (
-    Disconnected,
-    McpError,
-    OutcomeUnknown,
-    RemoteProtocolError,
-    RequestTimeout,
-    Unreachable,
-)
+from trio_mcp.errors import Disconnected, McpError, OutcomeUnknown, RemoteProtocolError, RequestTimeout, Unreachable
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Notification, Request, Response, Unanswered
 from trio_mcp.session import Envelope
 from trio_mcp_transports.background import open_background

@@ -13,16 +13,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from trio_mcp import (
-    Client,
-    Context,
-    Disconnected,
-    PeerError,
-    RequestTimeout,
-    Server,
-    SyncClient,
-    accept,
-)
+from trio_mcp import Client, Context, Disconnected, PeerError, RequestTimeout, Server, SyncClient, accept
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult, PromptReference
 
 VISITOR: ContextVar[str] = ContextVar("VISITOR", default="nobody")

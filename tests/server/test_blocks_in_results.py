@@ -242,8 +242,7 @@ def test_a_wrong_argument_is_refused(make: Any, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "make",
-    [lambda: Image(data=b"?"), lambda: Image("a.txt"), lambda: Image("a"), lambda: Audio(data=PNG)],
+    "make", [lambda: Image(data=b"?"), lambda: Image("a.txt"), lambda: Image("a"), lambda: Audio(data=PNG)]
 )
 def test_a_type_that_is_unknown_or_of_another_kind_is_refused(make: Any) -> None:
     with pytest.raises(ValueError, match=naming("mime_type=")):

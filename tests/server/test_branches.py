@@ -18,13 +18,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp import CancelReason, Client, Context, PeerError, Server, ServiceOptions, accept as user_accepts
 from trio_mcp.errors import BranchElicitNotAllowed, BranchLimit, CapabilityError
 from trio_mcp.testing import replay_tool
-from trio_mcp.types import (
-    CallToolResult,
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    SamplingMessage,
-    TextContent,
-)
+from trio_mcp.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, SamplingMessage, TextContent
 
 BOUND = 20.0
 Body = Callable[[Context], Awaitable[str]]

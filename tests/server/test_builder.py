@@ -76,10 +76,7 @@ async def greet(person: Person, ctx: Context) -> Greeting:
 
 
 async def decorated(
-    name: str,
-    ctx: Context,
-    age: Annotated[int, Field(ge=0, description="In years.")] = 1,
-    from_city: str | None = None,
+    name: str, ctx: Context, age: Annotated[int, Field(ge=0, description="In years.")] = 1, from_city: str | None = None
 ) -> Greeting:
     """Greet someone."""
     return Greeting(text=name)

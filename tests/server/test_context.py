@@ -246,10 +246,7 @@ async def test_the_request_tells_who_asks_and_how() -> None:
         await talk.initialize()
         assert await talk.text(talk.call("book", id="old", meta={"x/y": 1})) == "1"
         assert await talk.text(talk.leg("book", id="new", meta={"x/y": 2})) == "2"
-    assert seen == [
-        ("old", "tools/call", NEWEST_LEGACY, "ana", "tester"),
-        ("new", "tools/call", MODERN, "ana", None),
-    ]
+    assert seen == [("old", "tools/call", NEWEST_LEGACY, "ana", "tester"), ("new", "tools/call", MODERN, "ana", None)]
 
 
 async def test_the_repr_shows_the_call_and_its_deadline(autojump_clock: MockClock) -> None:

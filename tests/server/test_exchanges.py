@@ -15,13 +15,7 @@ from trio_mcp import Accepted, Client, Context, Elicit, Server, accept as user_a
 from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.server import ElicitExchange
 from trio_mcp.testing import replay_tool
-from trio_mcp.types import (
-    ElicitRequestFormParams,
-    ElicitResult,
-    TextContent,
-    ToolResultContent,
-    ToolUseContent,
-)
+from trio_mcp.types import ElicitRequestFormParams, ElicitResult, TextContent, ToolResultContent, ToolUseContent
 
 ID = re.compile(r"elicit_[0-9a-f]{16}_(\d+)")
 
@@ -54,10 +48,7 @@ def number(name: str) -> int:
 def test_the_messages_are_a_tool_call_and_its_result() -> None:
     request, response = exchange().messages
     assert (request.role, response.role) == ("assistant", "user")
-    assert request.content == [
-        TextContent(text="Your move?"),
-        ToolUseContent(id="elicit_ab_1", name="pick", input={}),
-    ]
+    assert request.content == [TextContent(text="Your move?"), ToolUseContent(id="elicit_ab_1", name="pick", input={})]
     assert response.content == [ToolResultContent(tool_use_id="elicit_ab_1", content=[TextContent(text='{"value":2}')])]
     assert exchange().messages == (exchange().request, exchange().response)
     assert conversation_problem(exchange().messages) is None

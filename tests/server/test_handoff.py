@@ -177,11 +177,7 @@ async def answering(*_: object) -> str:
 
 @pytest.mark.parametrize(
     ("phase", "ran"),
-    [
-        ("prepare", ["before"]),
-        ("converse", ["before", "client"]),
-        ("complete", ["before", "client", "after"]),
-    ],
+    [("prepare", ["before"]), ("converse", ["before", "client"]), ("complete", ["before", "client", "after"])],
 )
 async def test_a_phase_that_raises_ends_the_call_with_an_error_result(
     phase: str, ran: list[str], era: type[Legacy]

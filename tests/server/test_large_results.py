@@ -15,17 +15,7 @@ from pydantic import BaseModel
 from talk import Json, Talk, talk_to
 from trio.testing import MockClock
 
-from trio_mcp import (
-    CallHandler,
-    CallRequest,
-    CallResult,
-    Client,
-    Context,
-    Image,
-    Server,
-    ServiceOptions,
-    ToolResult,
-)
+from trio_mcp import CallHandler, CallRequest, CallResult, Client, Context, Image, Server, ServiceOptions, ToolResult
 from trio_mcp.protocol.uri.uris import KEPT_HERE
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.server.large_results import LEAST_MAX_RESULT, cut

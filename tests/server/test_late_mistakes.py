@@ -13,13 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from trio_mcp import Accepted, Client, Context, Elicit, Server, accept, decline, dismiss, tool
 from trio_mcp.server import FormError
 from trio_mcp.server.elicit.forms import form_of
-from trio_mcp.types import (
-    AudioContent,
-    BlobResourceContents,
-    CallToolResult,
-    EmbeddedResource,
-    ImageContent,
-)
+from trio_mcp.types import AudioContent, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent
 
 # patterns
 

@@ -388,15 +388,7 @@ async def test_a_replay_calls_another_server_once() -> None:
         calls.append("lend")
         return "lent"
 
-    server = Server(
-        "s",
-        sampling=ScriptedProvider(
-            [
-                answer(tool_use("lend"), tool_use("confirm")),
-                "done",
-            ]
-        ),
-    )
+    server = Server("s", sampling=ScriptedProvider([answer(tool_use("lend"), tool_use("confirm")), "done"]))
 
     @server.tool
     async def confirm(ctx: Context) -> str:

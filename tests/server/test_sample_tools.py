@@ -221,10 +221,7 @@ async def test_a_call_after_all_tools_were_taken_away_is_passed_on() -> None:
 
 @pytest.mark.parametrize(
     "blocks",
-    [
-        [ToolResultContent(tool_use_id="9", content=[])],
-        [use("search", "9", query="x"), use("search", "9", query="x")],
-    ],
+    [[ToolResultContent(tool_use_id="9", content=[])], [use("search", "9", query="x"), use("search", "9", query="x")]],
     ids=["a result", "an id twice"],
 )
 async def test_an_answer_that_no_model_can_give_is_malformed(mode: str, blocks: Any) -> None:
@@ -370,10 +367,7 @@ PIXEL = ImageContent(data="AAAA", mime_type="image/png")
             CallToolResult(content=[PIXEL], structured_content={"a": 1}),
             ToolResultContent(tool_use_id="1", content=[PIXEL], structured_content={"a": 1}),
         ),
-        (
-            CallToolResult(content=[], is_error=True),
-            ToolResultContent(tool_use_id="1", content=[], is_error=True),
-        ),
+        (CallToolResult(content=[], is_error=True), ToolResultContent(tool_use_id="1", content=[], is_error=True)),
     ],
 )
 async def test_a_result_may_be_anything_that_a_tool_returns(output: Any, block: ToolResultContent) -> None:

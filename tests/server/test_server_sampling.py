@@ -369,10 +369,7 @@ class Wrong:
             CreateMessageResult(role="assistant", content=[ToolResultContent(tool_use_id="x", content=[])], model="m"),
             ProviderError,
         ),
-        (
-            CreateMessageResult(role="assistant", content=[tool_use("a"), tool_use("a")], model="m"),
-            ProviderError,
-        ),
+        (CreateMessageResult(role="assistant", content=[tool_use("a"), tool_use("a")], model="m"), ProviderError),
         (CreateMessageResult(role="assistant", content=[tool_use("a")], model="m"), ProviderError),
     ],
     ids=["text", "none", "orphan", "twice", "not offered"],

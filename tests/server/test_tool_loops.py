@@ -437,8 +437,7 @@ async def test_a_replay_runs_no_call_again_that_has_ended() -> None:
 async def test_a_replay_of_a_loop_that_a_tool_ended_runs_none_of_its_calls() -> None:
     effects: list[str] = []
     client = MockClient(
-        elicits=[SecondWorker(True)],
-        samples=[[tool_use("stop", text="found"), tool_use("note", text="a")]],
+        elicits=[SecondWorker(True)], samples=[[tool_use("stop", text="found"), tool_use("note", text="a")]]
     )
     result = await client.call((replayable(effects), "lead"))
     assert result.text == "[\"found\"], break, 1, ['found'], accept"

@@ -70,14 +70,7 @@ async def test_a_prompt_may_still_return_data() -> None:
 
 @pytest.mark.parametrize(
     ("value", "named"),
-    [
-        ("short", "str"),
-        (b"short", "bytes"),
-        ({"a": 1}, "dict"),
-        (None, "None"),
-        (3, "int"),
-        ([1], "int"),
-    ],
+    [("short", "str"), (b"short", "bytes"), ({"a": 1}, "dict"), (None, "None"), (3, "int"), ([1], "int")],
 )
 async def test_a_completion_suggests_a_list_of_strings(value: object, named: str) -> None:
     server = Server("wrong")

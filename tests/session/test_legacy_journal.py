@@ -176,10 +176,7 @@ async def test_the_user_gets_no_second_question_while_the_first_is_on_the_screen
     async def tool(ctx: Context) -> str:
         later = dict(zip(order, (0, 5), strict=True))
         return " ".join(
-            await ctx.branch_all(
-                lambda child: ask(child, "a", later["a"]),
-                lambda child: ask(child, "b", later["b"]),
-            )
+            await ctx.branch_all(lambda child: ask(child, "a", later["a"]), lambda child: ask(child, "b", later["b"]))
         )
 
     server = offering_replay(tool)

@@ -194,11 +194,7 @@ async def test_a_later_leg_that_asks_for_progress_has_heartbeats_under_its_own_t
     async with talk_to(beating(ask_then_work)) as talk:
         asked = await talk.round(talk.leg("tool"))
         answered = asked.retry(True, meta={"progressToken": "second"})
-        assert await talk.notification(PROGRESS) == {
-            "progressToken": "second",
-            "progress": 0.0,
-            "_meta": BEAT,
-        }
+        assert await talk.notification(PROGRESS) == {"progressToken": "second", "progress": 0.0, "_meta": BEAT}
         assert await talk.text(answered) == "done"
 
 

@@ -12,11 +12,7 @@ from talk import Legacy, Talk, accept, log_level, offering, play, session_with, 
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import LocalProtocolError
-from trio_mcp.protocol.jsonrpc import (
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    SERVER_BUSY,
-)
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, PARSE_ERROR, SERVER_BUSY
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
 

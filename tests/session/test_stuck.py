@@ -50,9 +50,7 @@ async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legac
             await player.talk.session.requests.wait_none_left()
 
 
-async def test_every_task_that_waits_for_the_end_of_the_calls_is_woken(
-    autojump_clock: MockClock,
-) -> None:
+async def test_every_task_that_waits_for_the_end_of_the_calls_is_woken(autojump_clock: MockClock) -> None:
     async def naps() -> str:
         await trio.sleep(1)
         return "rested"

@@ -169,10 +169,7 @@ async def acknowledged(talk: Talk, request: int) -> Json:
 async def test_a_listener_first_learns_what_is_honoured(server: Server) -> None:
     async with talk_to(server) as talk:
         request = listen(talk, toolsListChanged=True, promptsListChanged=False, resourceSubscriptions=["file:///a/b"])
-        assert await acknowledged(talk, request) == {
-            "toolsListChanged": True,
-            "resourceSubscriptions": ["file:///a/b"],
-        }
+        assert await acknowledged(talk, request) == {"toolsListChanged": True, "resourceSubscriptions": ["file:///a/b"]}
         await talk.silence()
 
 

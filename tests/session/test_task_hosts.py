@@ -20,11 +20,7 @@ CAPABILITIES: Json = {
     "roots": {"listChanged": True},
     "sampling": {},
     "elicitation": {"form": {}, "url": {}},
-    "tasks": {
-        "list": {},
-        "cancel": {},
-        "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}},
-    },
+    "tasks": {"list": {}, "cancel": {}, "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}},
 }
 
 

@@ -211,8 +211,7 @@ async def test_open_tasks_are_limited_for_the_server(era: type[LegacyTask]) -> N
 
 
 @pytest.mark.parametrize(
-    ("tool", "shown"),
-    [("fail", "no luck"), ("crash", "internal error"), ("unsendable", "JSON cannot hold")],
+    ("tool", "shown"), [("fail", "no luck"), ("crash", "internal error"), ("unsendable", "JSON cannot hold")]
 )
 async def test_a_failed_tool_says_why_in_its_result(era: type[LegacyTask], tool: str, shown: str) -> None:
     async with task_in(era, Work()) as task:

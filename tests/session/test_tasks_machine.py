@@ -127,11 +127,7 @@ ANSWER_AFTER_THE_QUESTION_IS_WITHDRAWN: Program = [
     ("restart", 0, 0, 0, 0),
     ("update", 0, 0, 0, 0),
 ]
-REPEAT_GOES_BEFORE_THE_QUESTION: Program = [
-    ("start", 0, 4, 42, 0),
-    ("repeat", 0, 1, 0, 0),
-    ("close", 0, 0, 0, 0),
-]
+REPEAT_GOES_BEFORE_THE_QUESTION: Program = [("start", 0, 4, 42, 0), ("repeat", 0, 1, 0, 0), ("close", 0, 0, 0, 0)]
 
 
 @runs
