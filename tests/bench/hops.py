@@ -10,9 +10,9 @@ what counts as a call and as a change of file. There are three conversations wit
 - the first of these from the client's side, with its server in another process: from `Client.call_tool` to the answer, from
   there to the next answer, and from there to the result.
 
-Each request is recorded when it was made a few times, so that what is built and compiled on first use is not counted. The figures may still
-vary by one or two: how many bytes a read brings, and which of two tasks goes on first, is not ours to say. `--trace` prints
-how each function got control, and which files control passed between; `--roads` prints the sums of each conversation as JSON,
+Each request is recorded when it was made a few times, so that what is built and compiled on first use is not counted. The figures
+may still vary by one or two: how many bytes a read brings, and which of two tasks goes on first, is not ours to say. `--trace`
+prints how each function got control, and which files control passed between; `--roads` prints the sums of each conversation as JSON,
 for `tests/test_house.py`.
 """
 
