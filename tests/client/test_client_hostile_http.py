@@ -165,6 +165,23 @@ async def test_a_subscription_that_cannot_be_restored_does_not_take_the_others_a
         assert await listener.__anext__() == Change("updated", "a://b")
 
 
+async def test_a_request_waits_for_a_session_that_is_open_and_slow_to_be_restored() -> None:
+    async with in_session() as (client, wire, start):
+        await subscribed(client, wire, start, "a://b")
+        call = start(client.call_tool, "book")
+        (await wire.post()).answer(404)
+        opening = await wire.post("initialize")
+        await trio.sleep(20)
+        opening.result(initialized(), {"mcp-session-id": "S2"})
+        (await wire.post("notifications/initialized")).answer(202)
+        (await wire.next("GET")).answer(405)
+        subscribing = await wire.post("resources/subscribe")
+        await trio.sleep(20)
+        subscribing.result({})
+        await wire.reply("tools/call", said("booked"))
+        assert (await call.result()).text == "booked"
+
+
 async def test_a_subscriber_has_the_session_opened_again_that_a_request_has_found_lost() -> None:
     lost: list[str] = []
     async with in_session(on_disconnect=lost.append) as (client, wire, start):

@@ -193,17 +193,18 @@ class OpenLink(Requester, Protocol):
 class ReopenAttempt:
     """One attempt to reopen the session, shared by all that need it.
 
-    It may last longer than a request waits: until `HANDSHAKE_TIMEOUT` seconds after it began, or after a request came later. What
-    comes in the first `LEAST_PAUSE` seconds after that does not wait at all.
+    Its handshake may last longer than a request waits: until `HANDSHAKE_TIMEOUT` seconds after it began, or after a request came
+    later. What comes in the first `LEAST_PAUSE` seconds after that does not wait at all.
 
     Attributes:
-        done: set when it has ended.
+        answered: set when the handshake has ended.
+        done: set when the attempt has.
         failure: why it failed; None if it did not.
         waiting: what is sent when it has succeeded, with the functions that send it.
     """
 
     def __init__(self) -> None:
-        self.done = trio.Event()
+        self.answered, self.done = trio.Event(), trio.Event()
         self.failure: Exception | None = Disconnected("the client was closed")
         self.waiting: dict[int, Callable[[], None]] = {}
         self._answer_by = trio.current_time() + HANDSHAKE_TIMEOUT
@@ -214,11 +215,12 @@ class ReopenAttempt:
         if now >= self._answer_by + LEAST_PAUSE:
             self._answer_by = now + HANDSHAKE_TIMEOUT
         with trio.move_on_at(self._answer_by):
-            await self.done.wait()
-            if self.failure is not None:
-                raise without_traceback(self.failure)
-            return
-        raise RequestTimeout(f"the server did not open the session again within {HANDSHAKE_TIMEOUT:g} seconds")
+            await self.answered.wait()
+        if not self.answered.is_set():
+            raise RequestTimeout(f"the server did not open the session again within {HANDSHAKE_TIMEOUT:g} seconds")
+        await self.done.wait()
+        if self.failure is not None:
+            raise without_traceback(self.failure)
 
     def end(self) -> None:
         """Let everything that waits go on; what is to be sent is sent in the order of its numbers."""
@@ -226,6 +228,7 @@ class ReopenAttempt:
         if self.failure is None:
             for number in sorted(waiting):
                 waiting[number]()
+        self.answered.set()
         self.done.set()
 
 
@@ -352,6 +355,7 @@ class SessionReopening:
         try:
             dialect = self._link.dialect
             await dialect.reopen()
+            attempt.answered.set()
             self._state.move(LinkEvent.INITIALIZED)
             await dialect.apply_log_level()
             await dialect.listeners.restore(self._link.session)

@@ -105,8 +105,6 @@ class UnreadRequest:
                 self._sent.give_up()
             raise
         except Exception as error:  # noqa: BLE001  whatever the attempt failed with
-            # Unless it was sent in the step in which the time was up.
-            if self._sent is None:
-                raise Unreachable(str(error)) from None
+            raise Unreachable(str(error)) from None
         finally:
             attempt.waiting.pop(self._number, None)
