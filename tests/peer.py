@@ -197,11 +197,7 @@ def encoded(*messages: Json, batch: bool = False) -> bytes:
 
 def hello(version: str = NEWEST_LEGACY, capabilities: Json = EVERYTHING) -> Json:
     """Return the params of `initialize`."""
-    return {
-        "protocolVersion": version,
-        "capabilities": capabilities,
-        "clientInfo": {"name": "tester", "version": "1"},
-    }
+    return {"protocolVersion": version, "capabilities": capabilities, "clientInfo": {"name": "tester", "version": "1"}}
 
 
 def modern_meta(capabilities: Json = EVERYTHING, more: Mapping[str, Any] | None = None) -> Json:

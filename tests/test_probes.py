@@ -38,7 +38,7 @@ TABLE = {
     "copies of a leg at the same time": ["copies_of_a_running_leg_run_once_and_get_one_outcome"],
     "a leg at two servers": [f"{REPLAY}::test_a_call_that_must_not_run_twice_is_reported_as_lost"],
     "a state with other arguments": [
-        f"{ROUNDS}::test_a_state_with_another_tool_or_other_arguments_is_refused_and_nothing_runs",
+        f"{ROUNDS}::test_a_state_with_another_tool_or_other_arguments_is_refused_and_nothing_runs"
     ],
     "answers without a state": ["answers_without_a_state_begin_a_new_call"],
     "an answer that breaks the schema": [
@@ -46,7 +46,7 @@ TABLE = {
         f"{SESSION}::test_after_the_last_attempt_an_invalid_answer_is_an_error_result",
     ],
     "a loop of more questions than the client allows rounds": [
-        f"{CLIENT}::test_a_server_that_asks_endlessly_is_left_after_max_rounds",
+        f"{CLIENT}::test_a_server_that_asks_endlessly_is_left_after_max_rounds"
     ],
     "a client that did not declare elicitation": [
         "a_client_that_cannot_answer_receives_the_missing_capability_and_no_question"

@@ -62,10 +62,7 @@ def sources() -> str:
     return text.replace("{what}", "tool").replace("{library}", "asyncio")
 
 
-BY_PYTHON = (
-    "'RunContext' object has no attribute",
-    "'NoneType' object has no attribute",
-)
+BY_PYTHON = ("'RunContext' object has no attribute", "'NoneType' object has no attribute")
 """Texts of the interpreter itself."""
 
 

@@ -31,10 +31,7 @@ REGRESSIONS: dict[str, ServerCase | ClientCase] = {
     ),
     "client info with many wrong icons": ServerCase(
         "memory",
-        (
-            Step(MODERN_LIST + b',"io.modelcontextprotocol/clientInfo":{"icons":[' + b"{}," * 50_000 + b"{}]}}}}"),
-            HELLO,
-        ),
+        (Step(MODERN_LIST + b',"io.modelcontextprotocol/clientInfo":{"icons":[' + b"{}," * 50_000 + b"{}]}}}}"), HELLO),
     ),
     "a deep unknown member of _meta": ServerCase(
         "websocket", (Step(MODERN_LIST + b',"x":' + b"[" * 60 + b"]" * 60 + b"}}}"),)
@@ -43,10 +40,7 @@ REGRESSIONS: dict[str, ServerCase | ClientCase] = {
         "http",
         "modern",
         ("list_tools",),
-        (
-            Reply(),
-            Reply((b'{"jsonrpc":"2.0","id":"@id@","result":{"tools":[' + b"{}," * 50_000 + b"{}]}}",), -1),
-        ),
+        (Reply(), Reply((b'{"jsonrpc":"2.0","id":"@id@","result":{"tools":[' + b"{}," * 50_000 + b"{}]}}",), -1)),
     ),
     "an answer to a question, twice and to another question": ServerCase(
         "lines",

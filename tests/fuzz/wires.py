@@ -166,10 +166,7 @@ class HttpWire(Wire):
             self._replies[index] = (reply, len(messages))
             if messages and "mcp-session-id" in reply.headers:
                 agreed = messages[0]["result"]["protocolVersion"]
-                self._session = {
-                    "mcp-session-id": reply.headers["mcp-session-id"],
-                    "mcp-protocol-version": agreed,
-                }
+                self._session = {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": agreed}
         return found
 
     async def close(self) -> None:

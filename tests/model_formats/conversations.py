@@ -7,14 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from trio_mcp.types import (
-    AudioContent,
-    ImageContent,
-    SamplingMessage,
-    TextContent,
-    ToolResultContent,
-    ToolUseContent,
-)
+from trio_mcp.types import AudioContent, ImageContent, SamplingMessage, TextContent, ToolResultContent, ToolUseContent
 
 NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=12)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from anthropic.types import (
-    Message,
-    MessageParam,
-    TextBlock,
-    ThinkingBlock,
-    ToolUseBlock,
-    Usage,
-)
+from anthropic.types import Message, MessageParam, TextBlock, ThinkingBlock, ToolUseBlock, Usage
 from conversations import IMAGE, NAMES, TEXT, TEXTS, assistant, made, results, user
 from hypothesis import given, strategies as st
 from pydantic import TypeAdapter
@@ -304,10 +297,7 @@ def test_tools_that_a_conversation_used_are_declared_also_when_none_may_be_used(
     ]
     results = [ToolResultContent(tool_use_id=use.id, content=[]) for use in uses]
     request = CreateMessageRequestParams(
-        messages=[
-            SamplingMessage(role="assistant", content=[*uses]),
-            SamplingMessage(role="user", content=[*results]),
-        ],
+        messages=[SamplingMessage(role="assistant", content=[*uses]), SamplingMessage(role="user", content=[*results])],
         max_tokens=9,
         tool_choice=ToolChoice(mode="none"),
     )

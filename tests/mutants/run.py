@@ -33,17 +33,7 @@ from threading import Lock
 
 from coverage import CoverageData
 from mutant_copy import Copy, copied
-from mutant_table import (
-    PACKAGES,
-    ROOT,
-    Mutant,
-    MutantError,
-    Tree,
-    apply,
-    check,
-    enclosing_lines,
-    read_table,
-)
+from mutant_table import PACKAGES, ROOT, Mutant, MutantError, Tree, apply, check, enclosing_lines, read_table
 
 DATA = ROOT / "build" / "mutants"
 MOST_JOBS = 2

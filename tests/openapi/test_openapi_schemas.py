@@ -23,10 +23,7 @@ OLD: list[tuple[Json, Json]] = [
     ({"type": "string", "format": "byte"}, {"type": "string", "format": "byte", "contentEncoding": "base64"}),
     ({"type": "object", "xml": {}, "externalDocs": {}, "x-mcp-header": "A"}, {"type": "object"}),
     ({"oneOf": [{"type": "string"}], "discriminator": {"propertyName": "a"}}, {"anyOf": [{"type": "string"}]}),
-    (
-        {"allOf": [{"type": "object"}], "nullable": True},
-        {"anyOf": [{"allOf": [{"type": "object"}]}, {"type": "null"}]},
-    ),
+    ({"allOf": [{"type": "object"}], "nullable": True}, {"anyOf": [{"allOf": [{"type": "object"}]}, {"type": "null"}]}),
     ({"$ref": "#/components/schemas/A"}, {"type": "boolean"}),
     ({"$ref": "#/components/schemas/A", "nullable": True}, {"anyOf": [{"type": "boolean"}, {"type": "null"}]}),
     ({"$ref": "#/components/schemas/A", "description": "why"}, {"type": "boolean", "description": "why"}),
@@ -107,10 +104,7 @@ def test_a_recursive_schema_keeps_its_definitions_and_is_named_in_the_report() -
 
 def test_two_definitions_with_one_name_stay_apart() -> None:
     source = operation(
-        [
-            param("a", schema={"$ref": "#/components/schemas/A"}),
-            param("b", schema={"$ref": "#/components/x-other/A"}),
-        ]
+        [param("a", schema={"$ref": "#/components/schemas/A"}), param("b", schema={"$ref": "#/components/x-other/A"})]
     )
     source["components"] = {"schemas": {"A": {"type": "string"}}, "x-other": {"A": {"type": "integer"}}}
     (tool,) = Api().server(source).tools

@@ -344,11 +344,7 @@ def test_an_authors_own_result_class_is_written_as_the_type_it_extends():
 
 @pytest.mark.parametrize("version", [MODERN, "2024-11-05"])
 @pytest.mark.parametrize(
-    ("content", "path"),
-    [
-        ([math.nan], "result.structuredContent.a[0]"),
-        ([10**320], "result.structuredContent.a[0]"),
-    ],
+    ("content", "path"), [([math.nan], "result.structuredContent.a[0]"), ([10**320], "result.structuredContent.a[0]")]
 )
 def test_what_json_cannot_carry_is_refused_with_its_path(version: str, content: JsonValue, path: str):
     broken = GetPromptResult(messages=[], structuredContent={"a": content})  # type: ignore[call-arg]

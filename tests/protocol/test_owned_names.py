@@ -24,13 +24,7 @@ def test_a_name_opens_for_its_kind_and_owner_and_has_one_text(kind: str, owner: 
 
 @pytest.mark.parametrize(
     ("kind", "owner", "change"),
-    [
-        ("link", "alice", ""),
-        ("task", "bob", ""),
-        ("task", "", ""),
-        ("tas", "kalice", ""),
-        ("task", "alice", "x"),
-    ],
+    [("link", "alice", ""), ("task", "bob", ""), ("task", "", ""), ("tas", "kalice", ""), ("task", "alice", "x")],
 )
 def test_a_text_of_another_kind_or_owner_or_name_is_not_opened(kind: str, owner: str, change: str) -> None:
     assert names().open(kind, owner, names().seal("task", "alice", "t-1") + change) is None

@@ -7,16 +7,7 @@ from pathlib import Path
 import pytest
 from spec_schemas import VERSIONS, definitions, extension_methods, is_extension, request_definitions
 
-from trio_mcp.protocol.revisions import (
-    MODERN,
-    NEWEST_LEGACY,
-    REVISIONS,
-    SUPPORTED,
-    Era,
-    Method,
-    Revision,
-    Side,
-)
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPORTED, Era, Method, Revision, Side
 from trio_mcp.types import Model
 
 INPUTS = {"elicitation/create", "sampling/createMessage", "roots/list"}

@@ -129,11 +129,7 @@ def test_both_sides_run_tasks_in_2025_11_25_and_only_the_server_in_the_extension
 
 @pytest.mark.parametrize(
     ("gate", "tasks"),
-    [
-        ("tasks", {}),
-        ("tasks.list", {"list": {}}),
-        ("tasks.requests.tools.call", {"requests": {"tools": {"call": {}}}}),
-    ],
+    [("tasks", {}), ("tasks.list", {"list": {}}), ("tasks.requests.tools.call", {"requests": {"tools": {"call": {}}}})],
 )
 def test_a_capability_is_declared_by_an_object_at_its_end(gate: str, tasks: JsonObject):
     assert declares(ServerCapabilities(tasks=tasks), gate)

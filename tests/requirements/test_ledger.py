@@ -6,19 +6,7 @@ import re
 from collections import Counter
 
 import pytest
-from ledger import (
-    PAGE,
-    ROLES,
-    ROOT,
-    STRENGTHS,
-    base,
-    data_files,
-    ids_in,
-    marked_tests,
-    row,
-    rows,
-    with_section,
-)
+from ledger import PAGE, ROLES, ROOT, STRENGTHS, base, data_files, ids_in, marked_tests, row, rows, with_section
 from spec_schemas import SPEC_DIR
 
 from trio_mcp.protocol.revisions import SUPPORTED

@@ -207,9 +207,7 @@ async def test_a_sibling_that_waits_for_a_branch_that_has_failed_adds_no_error_t
             branches.start(waits)
 
 
-async def test_the_result_of_a_failed_branch_is_an_error_outside_of_its_group(
-    lane: Lane,
-) -> None:
+async def test_the_result_of_a_failed_branch_is_an_error_outside_of_its_group(lane: Lane) -> None:
     with pytest.RaisesGroup(LookupError):
         async with Branches(lane) as branches:
             branch = branches.start(fail)

@@ -16,15 +16,7 @@ from naming import naming
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import Disconnected, LimitExceeded
-from trio_mcp.runtime import (
-    Actor,
-    ActorState,
-    Cancelled,
-    CancelReason,
-    Limits,
-    Supervisor,
-    open_supervisor,
-)
+from trio_mcp.runtime import Actor, ActorState, Cancelled, CancelReason, Limits, Supervisor, open_supervisor
 
 GRACE = 5.0
 FREED = 1000.0

@@ -132,11 +132,7 @@ async def test_forgetting_is_for_one_session_or_one_stream_of_it() -> None:
 
 async def test_every_operation_is_a_checkpoint() -> None:
     store = MemoryEventStore()
-    for operation in (
-        lambda: store.append(A, 1, [b"x"]),
-        lambda: store.read(A, 0, 1),
-        lambda: store.forget(None, "s"),
-    ):
+    for operation in (lambda: store.append(A, 1, [b"x"]), lambda: store.read(A, 0, 1), lambda: store.forget(None, "s")):
         with trio.testing.assert_checkpoints():
             await operation()
 

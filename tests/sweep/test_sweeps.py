@@ -59,15 +59,7 @@ TOOLS = [
 OFTEN = {"asking_twice", "beating", "handing_over", "fanned", "stepping", "cleaning", "several_calls", "a_listener"}
 """Those that are interrupted more often in every run of the tests."""
 STRIDES = {True: 3, False: 7}
-OTHERS: list[Scenario] = [
-    several_calls,
-    a_call_with_a_timeout,
-    all_lists,
-    a_prompt,
-    a_resource,
-    a_listener,
-    refused,
-]
+OTHERS: list[Scenario] = [several_calls, a_call_with_a_timeout, all_lists, a_prompt, a_resource, a_listener, refused]
 
 
 @pytest.fixture(autouse=True)

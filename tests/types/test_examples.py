@@ -11,16 +11,7 @@ from spec_schemas import SPEC_DIR, request_definitions, validator
 
 import trio_mcp.types as types
 from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.jsonrpc import (
-    ErrorDetail,
-    ErrorResponse,
-    Message,
-    Notification,
-    Request,
-    Response,
-    dump,
-    parse,
-)
+from trio_mcp.protocol.jsonrpc import ErrorDetail, ErrorResponse, Message, Notification, Request, Response, dump, parse
 from trio_mcp.protocol.revisions import MODERN, Side
 from trio_mcp.types import JsonObject, JsonValue, Model
 

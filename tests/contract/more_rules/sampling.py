@@ -43,9 +43,7 @@ async def a_model_receives_audio_and_answers_with_audio(pair: Pair) -> None:
 
 
 @rule(
-    "C",
-    revisions=tuple(name for name in (*LEGACY, *MODERN) if name > "2025-06-18"),
-    why="one block until 2025-06-18",
+    "C", revisions=tuple(name for name in (*LEGACY, *MODERN) if name > "2025-06-18"), why="one block until 2025-06-18"
 )
 async def an_answer_of_several_blocks_keeps_their_order(pair: Pair) -> None:
     async with pair.peer() as peer:

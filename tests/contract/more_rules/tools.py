@@ -13,14 +13,7 @@ from trio_mcp.testing.contract import Stage, contract_tools
 from trio_mcp.testing.contract.subjects.common import reason_of
 from trio_mcp.testing.contract.subjects.faults import SECRET
 from trio_mcp.testing.contract.subjects.offers import CLICK, PIXEL
-from trio_mcp.types import (
-    AudioContent,
-    ImageContent,
-    ModelHint,
-    ModelPreferences,
-    SamplingMessage,
-    TextContent,
-)
+from trio_mcp.types import AudioContent, ImageContent, ModelHint, ModelPreferences, SamplingMessage, TextContent
 
 
 @contract_tools

@@ -41,11 +41,7 @@ class Peer:
         """Perform the handshake, or discover a modern server; return the result."""
         if self.modern:
             return await self.result(await self.request("server/discover"))
-        params: JsonObject = {
-            "protocolVersion": self.revision,
-            "capabilities": self.capabilities,
-            "clientInfo": INFO,
-        }
+        params: JsonObject = {"protocolVersion": self.revision, "capabilities": self.capabilities, "clientInfo": INFO}
         result = await self.result(await self.request("initialize", params))
         await self.notify("notifications/initialized")
         return result

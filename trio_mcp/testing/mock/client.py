@@ -130,11 +130,7 @@ class MockClient:
         CredentialsRejected: from each call, the caller lacks a scope that every request to the server needs.
     """
 
-    def __init__(
-        self,
-        *positional: Never,
-        **options: Unpack[ScriptKeywords],
-    ) -> None:
+    def __init__(self, *positional: Never, **options: Unpack[ScriptKeywords]) -> None:
         check_names(options, ScriptKeywords.__optional_keys__, "MockClient()")
         if positional:
             raise TypeError(NO_SERVER)
@@ -364,11 +360,7 @@ def to_json(name: str, value: object) -> JsonValue:
 
 @overload
 def make_context(
-    *,
-    state: S,
-    server: Server | None = None,
-    declares: Sequence[AnyElicit] = (),
-    **options: Unpack[ScriptKeywords],
+    *, state: S, server: Server | None = None, declares: Sequence[AnyElicit] = (), **options: Unpack[ScriptKeywords]
 ) -> AbstractAsyncContextManager[Context[S]]: ...
 @overload
 def make_context(
