@@ -59,3 +59,9 @@ def spec_dir() -> Path:
     if not SPEC_DIR.is_dir():
         pytest.skip(MISSING)
     return SPEC_DIR
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """The era that a client speaks: a test that takes it runs in both."""
+    return str(request.param)

@@ -29,9 +29,3 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
 @pytest.fixture(params=[as_legacy, as_modern], ids=["legacy", "modern"])
 def opening(request: pytest.FixtureRequest) -> Any:
     return request.param
-
-
-@pytest.fixture(params=["legacy", "modern"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """The era that a client speaks."""
-    return str(request.param)

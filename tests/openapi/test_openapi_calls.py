@@ -413,7 +413,6 @@ async def test_what_does_not_match_the_document_is_an_error_that_shows_it() -> N
 
 
 @pytest.mark.parametrize("value", [5, "text", None, [1, {"a": 2}], {"a": None}, True])
-@pytest.mark.parametrize("mode", ["modern", "legacy"])
 async def test_any_json_is_the_value_of_a_result(value: Any, mode: str) -> None:
     headers = {"content-type": "application/json"}
     api = Api(lambda request: httpx2.Response(200, content=json.dumps(value), headers=headers))
@@ -579,7 +578,6 @@ def budgeted(body: Callable[[], httpx2.Response], drawn: list[int], total: int =
 
 
 @pytest.mark.parametrize("kind", ["json", "text", "gzip"])
-@pytest.mark.parametrize("mode", ["modern", "legacy"])
 async def test_a_response_draws_from_the_memory_budget_until_its_call_ends(kind: str, mode: str) -> None:
     data = json.dumps(["x" * LARGE]).encode()
     bodies = {

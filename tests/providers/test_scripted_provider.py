@@ -116,7 +116,6 @@ def test_its_repr_counts() -> None:
     assert repr(ScriptedProvider(["secret"])) == "<ScriptedProvider: script has 1 answer, 0 requests>"
 
 
-@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_client_answers_its_server_with_it(mode: str) -> None:
     server = Server("s")
 

@@ -10,9 +10,3 @@ from talk import ERAS, Legacy
 def era(request: pytest.FixtureRequest) -> type[Legacy]:
     """How one call is made and followed in each era."""
     return request.param
-
-
-@pytest.fixture(params=["legacy", "modern"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """The era that a client speaks."""
-    return str(request.param)

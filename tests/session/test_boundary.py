@@ -63,7 +63,6 @@ async def wait() -> str:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an open generator is said to be one
-@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

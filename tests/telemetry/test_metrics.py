@@ -80,14 +80,13 @@ def shop(**options: object) -> Server:
     return server
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_the_durations_are_those_of_the_convention(measured: Measured, era: str) -> None:
-    async with Client.connect(shop(), mode=era, on_elicit=lambda _form: accept(value="x")) as client:
+async def test_the_durations_are_those_of_the_convention(measured: Measured, mode: str) -> None:
+    async with Client.connect(shop(), mode=mode, on_elicit=lambda _form: accept(value="x")) as client:
         await client.call_tool("ask")
         await client.call_tool("fail")
         with pytest.raises(PeerError):
             await client.call_tool("sell")
-    expected = {name for name in CONVENTION["metrics"] if era == "legacy" or name != "mcp.server.session.duration"}
+    expected = {name for name in CONVENTION["metrics"] if mode == "legacy" or name != "mcp.server.session.duration"}
     assert {name for name in measured.all() if name.startswith("mcp.")} == expected
     for name in expected:
         metric, convention = measured.all()[name], CONVENTION["metrics"][name]

@@ -26,8 +26,6 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 OPENAI, KEY = "OPENAI_API_KEY", "sk-hunter2"
 NO_KEYS = {name: value for name, value in ENVIRONMENT.items() if name not in KEYS}
 
-both_eras = pytest.mark.parametrize("mode", ["legacy", "modern"])
-
 
 class Api(ThreadingHTTPServer):
     """The parts of the APIs of OpenAI and Anthropic that are used; they answer `status` and keep what was asked."""
@@ -90,7 +88,6 @@ async def host_of(command: list[str], mode: str, **environment: str) -> AsyncIte
             yield client
 
 
-@both_eras
 async def test_a_host_without_a_model_gets_the_answer_of_the_api(api: Api, mode: str) -> None:
     async with host_of(backfill("--provider", api.url, "--", *SERVER), mode, OPENAI_API_KEY="sk-1") as client:
         assert (await client.call_tool("think")).text == "Hello."
@@ -116,7 +113,6 @@ async def test_the_model_can_be_named(api: Api) -> None:
     assert [asked["model"] for asked in api.asked] == ["named-model"]
 
 
-@both_eras
 async def test_a_key_that_the_api_rejects_is_reported_without_its_message(api: Api, mode: str) -> None:
     api.status = 401
     async with host_of(backfill("--provider", api.url, "--model", "m", "--", *SERVER), mode) as client:
@@ -128,7 +124,6 @@ async def test_a_key_that_the_api_rejects_is_reported_without_its_message(api: A
     assert "words of the API" not in outcome
 
 
-@both_eras
 async def test_a_host_that_leaves_ends_the_proxy_and_its_server(api: Api, mode: str) -> None:
     async with host_of(backfill("--provider", api.url, "--", *SERVER), mode) as client:
         server = int((await client.call_tool("pid")).text)
@@ -137,7 +132,6 @@ async def test_a_host_that_leaves_ends_the_proxy_and_its_server(api: Api, mode: 
         os.kill(server, 0)
 
 
-@both_eras
 @pytest.mark.parametrize("scheme", ["http", "ws"])
 async def test_hosts_over_http_each_get_a_server(api: Api, mode: str, scheme: str) -> None:
     command = ["backfill", "--provider", api.url, "--http", "--port", "0", "--", *SERVER]
@@ -155,7 +149,6 @@ async def test_hosts_over_http_each_get_a_server(api: Api, mode: str, scheme: st
         assert process.wait(SECONDS) == 0
 
 
-@both_eras
 @pytest.mark.parametrize("scheme", ["http", "ws"])
 async def test_the_server_behind_it_may_be_a_url(api: Api, mode: str, scheme: str) -> None:
     from trio_mcp_transports.http.server.serve import serve_http
@@ -173,7 +166,6 @@ async def test_the_server_behind_it_may_be_a_url(api: Api, mode: str, scheme: st
         nursery.cancel_scope.cancel()
 
 
-@both_eras
 async def test_host_and_server_may_both_be_at_urls(api: Api, mode: str) -> None:
     """A server over HTTP, a proxy in front of it over HTTP, and another one in front of that."""
     with ExitStack() as processes:
@@ -195,7 +187,6 @@ AT_TERMINAL = (
 )
 
 
-@both_eras
 async def test_a_form_is_shown_at_the_terminal_for_a_host_that_shows_none(api: Api, mode: str) -> None:
     ours, theirs = pty.openpty()
     command = backfill("--provider", api.url, "--elicit", "terminal", "--", *SERVER)

@@ -137,7 +137,6 @@ def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
     ("keys", "action"),
     [("!decline\n", "decline"), ("!cancel\n", "cancel"), ("\x04", "cancel"), ("Ada\n!decline\n", "decline")],
 )
-@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 def test_a_person_may_decline_or_close_a_question(keys: str, action: str, mode: str) -> None:
     with Person("call", "--mode", mode, FORMS, "register") as person:
         person.sees("name (text, at least 2 characters): ")

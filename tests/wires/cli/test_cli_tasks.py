@@ -7,7 +7,6 @@ import re
 import signal
 from pathlib import Path
 
-import pytest
 import trio
 from command import Person, refused, started, trio_mcp
 from naming import unnamed
@@ -17,7 +16,6 @@ from trio_mcp import Client, accept
 TASKS = str(Path(__file__).parents[1] / "transports" / "tasks_app.py")
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 def test_a_call_as_a_task_shows_its_id_and_its_state(mode: str) -> None:
     done = trio_mcp("call", "--mode", mode, TASKS, "report", "year=3", "--task", "--answer", "value=4")
     assert (done.returncode, done.stdout) == (0, "3: 4\n"), done.stderr

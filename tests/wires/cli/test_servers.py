@@ -245,7 +245,6 @@ def test_values_are_completed_for_a_prompt_and_for_a_template(url: str) -> None:
     assert "'none'" in refused(2, "prompt", url, "none", "--complete", "day=M")
 
 
-@pytest.mark.parametrize("mode", ["modern", "legacy"])
 def test_run_passes_on_a_url_with_questions_and_progress(url: str, mode: str) -> None:
     target = shlex.join([*COMMAND, "run", url, "--header", "a=b"])
     done = trio_mcp("call", target, "work", "--mode", mode, "--answer", "value=y")
@@ -254,7 +253,6 @@ def test_run_passes_on_a_url_with_questions_and_progress(url: str, mode: str) ->
     assert "[warning] look out" in done.stderr
 
 
-@pytest.mark.parametrize("mode", ["modern", "legacy"])
 def test_serve_passes_on_a_command(mode: str) -> None:
     with started("serve", shlex.join([*COMMAND, "run", OFFERS]), "--port", "0", "--drain", "1") as process:
         done = trio_mcp("call", announced(process), "work", "--mode", mode, "--answer", "value=y")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from serving import IMPORTS, ROOT, HttpProcess, http_client, http_process, retry
-from users import User
+from users import User, Written
 
 from examples.checkout import server
 from trio_mcp import Client, Disconnected, accept, decline, dismiss
@@ -21,30 +21,16 @@ from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
 CHECKOUT = ROOT / "examples" / "checkout.py"
 YES, NO = accept(value=True), accept(value=False)
-MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 BOUND = 60.0
-
-both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 OnElicit = Callable[[ElicitRequestFormParams], ElicitResult]
 
 
-class Ledger:
-    """The file that `charge` writes to."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @property
-    def lines(self) -> list[str]:
-        return self.path.read_text().splitlines() if self.path.exists() else []
-
-
 @pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
     path = tmp_path / "ledger"
     monkeypatch.setenv("CHECKOUT_LEDGER", str(path))
-    return Ledger(path)
+    return Written(path)
 
 
 @pytest.fixture
@@ -57,15 +43,15 @@ def new_key() -> str:
 
 
 @asynccontextmanager
-async def client_of(target: object, era: str, on_elicit: object) -> AsyncIterator[Client]:
+async def client_of(target: object, mode: str, on_elicit: object) -> AsyncIterator[Client]:
     options = {"env": IMPORTS} if isinstance(target, list) else {}
     with trio.fail_after(BOUND):
-        async with Client.connect(target, mode=MODES[era], on_elicit=on_elicit, **options) as client:  # type: ignore[arg-type]
+        async with Client.connect(target, mode=mode, on_elicit=on_elicit, **options) as client:  # type: ignore[arg-type]
             yield client
 
 
-async def call(era: str, user: User, tool: str, **arguments: int) -> str:
-    async with client_of(server, era, user.answer) as client:
+async def call(mode: str, user: User, tool: str, **arguments: int) -> str:
+    async with client_of(server, mode, user.answer) as client:
         result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.text
     return result.text
@@ -74,56 +60,51 @@ async def call(era: str, user: User, tool: str, **arguments: int) -> str:
 # each tool, in both eras
 
 
-@both_eras
-async def test_a_charge_is_made_once_and_then_confirmed(era: str, ledger: Ledger) -> None:
+async def test_a_charge_is_made_once_and_then_confirmed(mode: str, ledger: Written) -> None:
     seen: list[list[str]] = []
 
     def look(_params: ElicitRequestFormParams) -> ElicitResult:
         seen.append(ledger.lines)
         return YES
 
-    async with client_of(server, era, look) as client:
+    async with client_of(server, mode, look) as client:
         assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
     assert (seen, ledger.lines) == ([["charged 5"]], ["charged 5", "confirmed"])
 
 
-@both_eras
 @pytest.mark.parametrize("answer", [NO, decline(), dismiss()], ids=["no", "declined", "dismissed"])
-async def test_without_a_yes_a_charge_is_not_confirmed(era: str, answer: ElicitResult, ledger: Ledger) -> None:
-    assert await call(era, User(answer), "charge", amount=5) == "Charged 5 euros, not confirmed."
+async def test_without_a_yes_a_charge_is_not_confirmed(mode: str, answer: ElicitResult, ledger: Written) -> None:
+    assert await call(mode, User(answer), "charge", amount=5) == "Charged 5 euros, not confirmed."
     assert ledger.lines == ["charged 5"]
 
 
-@both_eras
-async def test_a_poll_asks_in_turn_and_a_vote_at_once(era: str) -> None:
+async def test_a_poll_asks_in_turn_and_a_vote_at_once(mode: str) -> None:
     user = User(YES, NO, YES)
-    assert await call(era, user, "poll", n=3) == "2 of 3 were liked."
+    assert await call(mode, user, "poll", n=3) == "2 of 3 were liked."
     assert [params.message[-2:] for params in user.asked] == ["1?", "2?", "3?"]
-    assert await call(era, User(NO), "vote", n=100) == "99 of 100 are in favour."
-    assert await call(era, User(), "poll", n=10) == "10 of 10 were liked."
-    async with client_of(server, era, User().answer) as client:
-        if era == "modern":
+    assert await call(mode, User(NO), "vote", n=100) == "99 of 100 are in favour."
+    assert await call(mode, User(), "poll", n=10) == "10 of 10 were liked."
+    async with client_of(server, mode, User().answer) as client:
+        if mode == "modern":
             assert (await client.call_tool("vote", {"n": 100}, max_rounds=1)).text == "100 of 100 are in favour."
             with pytest.raises(LimitExceeded, match="max_rounds"):
                 await client.call_tool("poll", {"n": 11})
 
 
-@both_eras
 @pytest.mark.parametrize("wrong", [accept(age=151), accept(age="ten"), accept()])
-async def test_an_invalid_age_is_asked_for_again(era: str, wrong: ElicitResult) -> None:
+async def test_an_invalid_age_is_asked_for_again(mode: str, wrong: ElicitResult) -> None:
     user = User(wrong, accept(age=150))
-    assert await call(era, user, "quiz") == "You are 150."
+    assert await call(mode, user, "quiz") == "You are 150."
     age = user.asked[0].requested_schema.properties["age"]
     assert (age.type, age.minimum, age.maximum) == ("integer", 0, 150)
     assert "The last answer could not be used: age" in user.asked[1].message
 
 
-@both_eras
-async def test_it_is_served_on_stdio(era: str, ledger: Ledger, keys: str) -> None:
+async def test_it_is_served_on_stdio(mode: str, ledger: Written, keys: str) -> None:
     environment = {**IMPORTS, "CHECKOUT_LEDGER": str(ledger.path), "TRIO_MCP_KEYS": keys}
     command = [sys.executable, str(CHECKOUT), "stdio"]
     with trio.fail_after(BOUND):
-        async with Client.connect(command, mode=MODES[era], on_elicit=User().answer, env=environment) as client:
+        async with Client.connect(command, mode=mode, on_elicit=User().answer, env=environment) as client:
             assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
     assert ledger.lines == ["charged 5", "confirmed"]
 
@@ -132,12 +113,12 @@ async def test_it_is_served_on_stdio(era: str, ledger: Ledger, keys: str) -> Non
 
 
 @asynccontextmanager
-async def checkout(ledger: Ledger, keys: str) -> AsyncIterator[HttpProcess]:
+async def checkout(ledger: Written, keys: str) -> AsyncIterator[HttpProcess]:
     async with http_process(CHECKOUT, CHECKOUT_LEDGER=str(ledger.path), TRIO_MCP_KEYS=keys) as process:
         yield process
 
 
-async def test_a_server_that_is_killed_while_the_user_thinks_goes_on_with_the_call(ledger: Ledger, keys: str) -> None:
+async def test_a_server_that_is_killed_while_the_user_thinks_goes_on_with_the_call(ledger: Written, keys: str) -> None:
     async with checkout(ledger, keys) as process:
 
         async def restart(_params: ElicitRequestFormParams) -> ElicitResult:
@@ -151,7 +132,7 @@ async def test_a_server_that_is_killed_while_the_user_thinks_goes_on_with_the_ca
 
 
 async def test_a_legacy_client_learns_that_its_server_is_gone_and_nothing_is_done_twice(
-    ledger: Ledger, keys: str
+    ledger: Written, keys: str
 ) -> None:
     async with checkout(ledger, keys) as process:
 
@@ -165,7 +146,7 @@ async def test_a_legacy_client_learns_that_its_server_is_gone_and_nothing_is_don
     assert ledger.lines == ["charged 5"]
 
 
-async def test_copies_of_the_retry_after_a_restart_confirm_once(ledger: Ledger, keys: str) -> None:
+async def test_copies_of_the_retry_after_a_restart_confirm_once(ledger: Written, keys: str) -> None:
     async with checkout(ledger, keys) as process, http_client() as http:
         asked = await http.round(process.url, "charge", {"amount": 5})
         await process.restart()
@@ -183,7 +164,7 @@ async def test_copies_of_the_retry_after_a_restart_confirm_once(ledger: Ledger, 
     assert ledger.lines == ["charged 5", "confirmed"]
 
 
-async def test_processes_with_the_same_keys_may_take_turns(ledger: Ledger, keys: str) -> None:
+async def test_processes_with_the_same_keys_may_take_turns(ledger: Written, keys: str) -> None:
     async with checkout(ledger, keys) as first, checkout(ledger, keys) as second, http_client() as http:
         asked = await http.round(first.url, "poll", {"n": 3})
         asked = await http.round(second.url, "poll", {"n": 3}, **retry(asked, True))
@@ -192,7 +173,7 @@ async def test_processes_with_the_same_keys_may_take_turns(ledger: Ledger, keys:
     assert result["content"][0]["text"] == "2 of 3 were liked."
 
 
-async def test_keys_are_rotated_without_losing_a_call(ledger: Ledger, keys: str) -> None:
+async def test_keys_are_rotated_without_losing_a_call(ledger: Written, keys: str) -> None:
     async with checkout(ledger, keys) as old, http_client() as http:
         asked = await http.round(old.url, "charge", {"amount": 5})
         async with checkout(ledger, f"{new_key()},{keys}") as new:

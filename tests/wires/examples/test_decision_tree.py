@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import pytest
 import trio
 from serving import IMPORTS, ROOT
 
@@ -22,8 +21,6 @@ from trio_mcp.types import (
 BOUND = 60.0
 TREE = {"question": "Where to?", "options": ["Rome", "Oslo"]}
 
-both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
-
 
 def model(params: CreateMessageRequestParams) -> str:
     """Says which case it was asked about."""
@@ -37,9 +34,8 @@ def user(question: ElicitRequestFormParams) -> ElicitResult:
     return accept(stars=5 if question.message.startswith("Oslo") else 2)
 
 
-@both_eras
-async def test_the_options_come_in_the_order_of_the_users_ratings(era: str) -> None:
-    client = MockClient(elicits=user, samples=model, era=era)
+async def test_the_options_come_in_the_order_of_the_users_ratings(mode: str) -> None:
+    client = MockClient(elicits=user, samples=model, era=mode)
     result = await client.call(decide, **TREE)
     assert result.data == {
         "choice": "Oslo",
@@ -50,9 +46,8 @@ async def test_the_options_come_in_the_order_of_the_users_ratings(era: str) -> N
     }
 
 
-@both_eras
-async def test_each_option_is_rated_with_its_own_cases_at_hand(era: str) -> None:
-    client = MockClient(elicits=user, samples=model, era=era)
+async def test_each_option_is_rated_with_its_own_cases_at_hand(mode: str) -> None:
+    client = MockClient(elicits=user, samples=model, era=mode)
     await client.call(decide, **TREE)
     asked = [question.message for question in client.questions if question.key == "rating"]
     assert sorted(asked) == [f"{name}\nAt best: sun\nAt worst: rain\nHow do you like it?" for name in ("Oslo", "Rome")]
@@ -74,19 +69,17 @@ async def test_the_tree_is_the_same_when_every_leg_is_replayed() -> None:
     assert report.result.data["choice"] == "Oslo"
 
 
-@both_eras
-async def test_an_option_that_is_not_rated_comes_last(era: str) -> None:
+async def test_an_option_that_is_not_rated_comes_last(mode: str) -> None:
     client = MockClient(
         elicits=lambda question: decline() if question.message.startswith("Rome") else Rating(stars=1),
         samples=model,
-        era=era,
+        era=mode,
     )
     result = await client.call(decide, **TREE)
     assert [option["stars"] for option in result.data["options"]] == [1, None]
 
 
-@both_eras
-async def test_a_wordy_model_costs_the_option_its_cases_and_not_the_rating(era: str) -> None:
+async def test_a_wordy_model_costs_the_option_its_cases_and_not_the_rating(mode: str) -> None:
     def wordy(params: CreateMessageRequestParams) -> CreateMessageResult:
         return CreateMessageResult(
             role="assistant",
@@ -95,22 +88,19 @@ async def test_a_wordy_model_costs_the_option_its_cases_and_not_the_rating(era: 
             _meta={"usage": {"totalTokens": TOKENS + 1}},
         )
 
-    client = MockClient(elicits=user, samples=wordy, era=era)
+    client = MockClient(elicits=user, samples=wordy, era=mode)
     result = await client.call(decide, **TREE)
     assert result.data["choice"] == "Oslo"
     assert {option["best"] for option in result.data["options"]} == {"(not explored)"}
 
 
-@both_eras
-async def test_one_option_is_no_decision(era: str) -> None:
-    result = await MockClient(era=era).call(decide, question="Where to?", options=["Rome"])
+async def test_one_option_is_no_decision(mode: str) -> None:
+    result = await MockClient(era=mode).call(decide, question="Where to?", options=["Rome"])
     assert result.is_error
 
 
-@both_eras
-async def test_it_is_served_on_stdio(era: str) -> None:
+async def test_it_is_served_on_stdio(mode: str) -> None:
     command = [sys.executable, str(ROOT / "examples" / "decision_tree.py")]
-    mode = {"legacy": "legacy", "modern": "2026-07-28"}[era]
     with trio.fail_after(BOUND):
         async with Client.connect(command, mode=mode, on_elicit=user, on_sample=model, env=IMPORTS) as client:
             assert (await client.call_tool("decide", TREE)).data["choice"] == "Oslo"

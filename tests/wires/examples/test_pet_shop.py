@@ -19,7 +19,6 @@ async def authenticate(headers: Mapping[str, str]) -> Caller | None:
     return SELLERS.get(headers.get("authorization", ""))
 
 
-@pytest.mark.parametrize("mode", ["modern", "legacy"])
 async def test_the_shop_is_searched_read_and_changed(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PETS, 3, "Bo")
     assert report.left_out == ()

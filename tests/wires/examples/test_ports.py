@@ -20,33 +20,29 @@ from trio_mcp import Client, Server, decline, dismiss
 from trio_mcp.testing import MockClient
 from trio_mcp.types import ElicitResult, ProgressNotificationParams
 
-MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 BOUND = 60.0
 PORTS = sorted((ROOT / "examples" / "ports").glob("*.py"))
 
-both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
-
 
 @asynccontextmanager
-async def client_of(server: Server, era: str) -> AsyncIterator[Client]:
+async def client_of(server: Server, mode: str) -> AsyncIterator[Client]:
     with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=MODES[era]) as client:
+        async with Client.connect(server, mode=mode) as client:
             yield client
 
 
 # all
 
 
-@both_eras
 @pytest.mark.parametrize("port", PORTS, ids=lambda port: port.stem)
-async def test_a_port_is_served_on_stdio(port: Path, era: str, tmp_path: Path) -> None:
+async def test_a_port_is_served_on_stdio(port: Path, mode: str, tmp_path: Path) -> None:
     database = tmp_path / "empty.db"
     database.touch()
     env = {**IMPORTS, "SQLITE_DB_PATH": str(database)}
     with trio.fail_after(BOUND):
         async with Client.connect(
             [sys.executable, str(port)],
-            mode=MODES[era],
+            mode=mode,
             env=env,
             on_elicit=lambda _question: decline(),
             on_sample=lambda _params: "",
@@ -94,21 +90,19 @@ async def service(monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery) -> str
     return url
 
 
-@both_eras
-async def test_the_weather_is_fetched(era: str, service: str) -> None:
-    alerts = await MockClient(era=era).call(weather.get_alerts, state="CA")
+async def test_the_weather_is_fetched(mode: str, service: str) -> None:
+    alerts = await MockClient(era=mode).call(weather.get_alerts, state="CA")
     assert alerts.data == ["Flood (Minor): Marin"]
-    forecast = await MockClient(era=era).call(weather.get_forecast, latitude=37.77, longitude=-122.42)
+    forecast = await MockClient(era=mode).call(weather.get_forecast, latitude=37.77, longitude=-122.42)
     assert forecast.data == ["Tonight: 50°F, Fog"] * 5
 
 
-@both_eras
 async def test_a_weather_service_that_answers_something_else_is_an_error_that_the_model_reads(
-    era: str, service: str
+    mode: str, service: str
 ) -> None:
-    result = await MockClient(era=era).call(weather.get_alerts, state="XX")
+    result = await MockClient(era=mode).call(weather.get_alerts, state="XX")
     assert (result.is_error, result.text.startswith("The weather service did not answer")) == (True, True)
-    assert (await MockClient(era=era).call(weather.get_alerts, state="California")).is_error
+    assert (await MockClient(era=mode).call(weather.get_alerts, state="California")).is_error
 
 
 # sqlite
@@ -125,9 +119,8 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@both_eras
-async def test_a_database_is_described_and_read(era: str, shop: Path) -> None:
-    client = MockClient(era=era)
+async def test_a_database_is_described_and_read(mode: str, shop: Path) -> None:
+    client = MockClient(era=mode)
     assert (await client.call(sqlite.list_tables)).data == ["goods"]
     assert (await client.call(sqlite.describe_table, table="goods")).data == [
         {"name": "name", "type": "TEXT", "key": 1},
@@ -136,9 +129,8 @@ async def test_a_database_is_described_and_read(era: str, shop: Path) -> None:
     assert (await client.call(sqlite.read_query, sql="select * from goods")).data == [{"name": "bread", "euros": 3.2}]
 
 
-@both_eras
-async def test_a_database_is_not_written_to(era: str, shop: Path) -> None:
-    client = MockClient(era=era)
+async def test_a_database_is_not_written_to(mode: str, shop: Path) -> None:
+    client = MockClient(era=mode)
     assert (await client.call(sqlite.read_query, sql="delete from goods")).is_error
     assert (await client.call(sqlite.describe_table, table="orders")).is_error
     assert (await client.call(sqlite.read_query, sql="select count(*) as n from goods")).data == [{"n": 1}]
@@ -147,11 +139,10 @@ async def test_a_database_is_not_written_to(era: str, shop: Path) -> None:
 # todo
 
 
-@both_eras
-async def test_items_are_added_completed_and_removed(era: str) -> None:
+async def test_items_are_added_completed_and_removed(mode: str) -> None:
     with trio.fail_after(BOUND):
         async with Client.connect(
-            todo.server, mode=MODES[era], on_elicit=lambda _question: ElicitResult(action="accept", content={})
+            todo.server, mode=mode, on_elicit=lambda _question: ElicitResult(action="accept", content={})
         ) as client:
             for text in ("buy bread", "call Ann"):
                 await client.call_tool("add", {"text": text})
@@ -162,9 +153,8 @@ async def test_items_are_added_completed_and_removed(era: str) -> None:
             assert (await client.call_tool("complete", {"number": 1})).is_error
 
 
-@both_eras
-async def test_nothing_is_removed_without_consent(era: str) -> None:
-    assert (await MockClient(elicits=[decline()], era=era).call(todo.clear)).text == "Nothing was removed."
+async def test_nothing_is_removed_without_consent(mode: str) -> None:
+    assert (await MockClient(elicits=[decline()], era=mode).call(todo.clear)).text == "Nothing was removed."
 
 
 async def test_each_user_has_a_list() -> None:
@@ -187,9 +177,8 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-@both_eras
-async def test_files_are_found_searched_and_read(era: str, folder: Path) -> None:
-    client = MockClient(roots=[folder], era=era)
+async def test_files_are_found_searched_and_read(mode: str, folder: Path) -> None:
+    client = MockClient(roots=[folder], era=mode)
     found = str(folder / "a.py")
     assert (await client.call(file_search.find_files, pattern="*.py")).data == [found]
     assert (await client.call(file_search.search_text, text="trio")).data == [
@@ -199,20 +188,18 @@ async def test_files_are_found_searched_and_read(era: str, folder: Path) -> None
     assert block.resource.text == "import trio\nprint(1)\n"
 
 
-@both_eras
 @pytest.mark.parametrize("path", ["../secret.py", "link.py", "missing.py", "."])
-async def test_only_files_in_the_clients_folders_are_read(path: str, era: str, folder: Path) -> None:
-    result = await MockClient(roots=[folder], era=era).call(file_search.read_file, path=str(folder / path))
+async def test_only_files_in_the_clients_folders_are_read(path: str, mode: str, folder: Path) -> None:
+    result = await MockClient(roots=[folder], era=mode).call(file_search.read_file, path=str(folder / path))
     assert result.is_error
 
 
 # elicitation
 
 
-@both_eras
-async def test_every_kind_of_form_is_answered(era: str) -> None:
+async def test_every_kind_of_form_is_answered(mode: str) -> None:
     async def call(tool: object, *answers: object, **arguments: object) -> object:
-        return (await MockClient(elicits=answers, era=era).call(tool, **arguments)).data
+        return (await MockClient(elicits=answers, era=mode).call(tool, **arguments)).data
 
     assert await call(elicitation.greet, "Ann") == "Hello, Ann!"
     assert await call(elicitation.greet, decline()) == "Hello!"
@@ -226,48 +213,43 @@ async def test_every_kind_of_form_is_answered(era: str) -> None:
     assert await call(elicitation.guess, 50, 25, 37, number=37) == "Right, after 3 attempts."
 
 
-@both_eras
-async def test_a_strict_question_that_is_declined_ends_the_tool(era: str) -> None:
-    assert (await MockClient(elicits=["tea", decline()], era=era).call(elicitation.order)).is_error
+async def test_a_strict_question_that_is_declined_ends_the_tool(mode: str) -> None:
+    assert (await MockClient(elicits=["tea", decline()], era=mode).call(elicitation.order)).is_error
 
 
 # sampling
 
 
-@both_eras
-async def test_the_clients_model_writes(era: str) -> None:
-    client = MockClient(samples=["Short."], era=era)
+async def test_the_clients_model_writes(mode: str) -> None:
+    client = MockClient(samples=["Short."], era=mode)
     assert (await client.call(sampling.summarize, text="A long text.")).text == "Short."
-    client = MockClient(samples=["one", "two", "three"], era=era)
+    client = MockClient(samples=["one", "two", "three"], era=mode)
     assert (await client.call(sampling.refine, topic="rain")).data == ["one", "two", "three"]
     assert len(client.questions[-1].params.messages) == 5
-    client = MockClient(samples=lambda params: params.messages[0].content.text.split()[2], era=era)
+    client = MockClient(samples=lambda params: params.messages[0].content.text.split()[2], era=mode)
     translated = await client.call(sampling.translate, text="Hi", languages=["French", "Thai"])
     assert translated.data == {"French": "French:", "Thai": "Thai:"}
 
 
-@both_eras
 @pytest.mark.parametrize(
     ("samples", "text"),
     [(["Positive."], "positive"), (["Hm", "negative"], "negative"), (["Hm", "Hm"], "The model did not decide.")],
 )
-async def test_a_mood_is_one_of_three(samples: list[str], text: str, era: str) -> None:
-    assert (await MockClient(samples=samples, era=era).call(sampling.classify, text="Well")).text == text
+async def test_a_mood_is_one_of_three(samples: list[str], text: str, mode: str) -> None:
+    assert (await MockClient(samples=samples, era=mode).call(sampling.classify, text="Well")).text == text
 
 
-@both_eras
-async def test_a_client_without_a_model_does_not_get_the_tools(era: str) -> None:
-    async with client_of(sampling.server, era) as client:
+async def test_a_client_without_a_model_does_not_get_the_tools(mode: str) -> None:
+    async with client_of(sampling.server, mode) as client:
         listed = await client.list_tools()
-    assert len(listed) == (0 if era == "legacy" else 4)
+    assert len(listed) == (0 if mode == "legacy" else 4)
 
 
 # long-running
 
 
-@both_eras
-async def test_a_conversion_reports_each_file(era: str, autojump_clock: trio.testing.MockClock) -> None:
-    client = MockClient(era=era)
+async def test_a_conversion_reports_each_file(mode: str, autojump_clock: trio.testing.MockClock) -> None:
+    client = MockClient(era=mode)
     result = await client.call(long_running.convert, files=["a", "b"])
     assert result.text == "2 files were converted."
     assert [(report.progress, report.total, report.message) for report in client.progress] == [
@@ -277,27 +259,24 @@ async def test_a_conversion_reports_each_file(era: str, autojump_clock: trio.tes
     ]
 
 
-@both_eras
-async def test_a_silent_tool_reports_by_itself(era: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_silent_tool_reports_by_itself(mode: str, autojump_clock: trio.testing.MockClock) -> None:
     reports: list[ProgressNotificationParams] = []
-    async with client_of(long_running.server, era) as client:
+    async with client_of(long_running.server, mode) as client:
         result = await client.call_tool("index", on_progress=reports.append)
     assert result.text == "Indexed."
     assert [report.is_heartbeat for report in reports] == [True] * 3
 
 
-@both_eras
 async def test_the_heartbeats_of_a_silent_tool_are_not_among_its_reports(
-    era: str, autojump_clock: trio.testing.MockClock
+    mode: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    client = MockClient(era=era)
+    client = MockClient(era=mode)
     assert (await client.call(long_running.index)).text == "Indexed."
     assert client.progress == []
 
 
-@both_eras
-async def test_a_conversion_that_is_cancelled_cleans_up(era: str) -> None:
-    async with client_of(long_running.server, era) as client:
+async def test_a_conversion_that_is_cancelled_cleans_up(mode: str) -> None:
+    async with client_of(long_running.server, mode) as client:
         started = trio.Event()
 
         def on_progress(_report: ProgressNotificationParams) -> None:

@@ -20,7 +20,6 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(examples.report, "FOLDER", tmp_path)
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 @pytest.mark.parametrize(("published", "place"), [(True, "the library"), (False, "the drawer")])
 async def test_a_report_is_filed_where_its_user_says(mode: str, published: bool, place: str) -> None:
     server = examples.report.server.copy(options=ServiceOptions())

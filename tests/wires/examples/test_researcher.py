@@ -16,8 +16,6 @@ from trio_mcp.providers import ScriptedProvider
 from trio_mcp.testing import MockClient, replay_tool
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent
 
-both_eras = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-
 REQUESTS = 11
 """The plan, three for each of its three questions, and the report."""
 
@@ -26,7 +24,6 @@ def is_loop(request: CreateMessageRequestParams) -> bool:
     return [tool.name for tool in request.tools or []] == ["search", "read_note"]
 
 
-@both_eras
 async def test_a_question_is_answered_from_the_notes(mode: str) -> None:
     provider, reported = ScriptedProvider([play_model] * REQUESTS), []
     with trio.fail_after(10):
@@ -46,16 +43,14 @@ async def test_a_question_is_answered_from_the_notes(mode: str) -> None:
     assert len([request for request in provider.requests if is_loop(request)]) == REQUESTS - 2
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_the_model_of_the_client_comes_first(era: str) -> None:
+async def test_the_model_of_the_client_comes_first(mode: str) -> None:
     with trio.fail_after(10):
-        client = MockClient(samples=play_model, era=era)
+        client = MockClient(samples=play_model, era=mode)
         result = await client.call((make_server(ScriptedProvider([])), "research"), question=QUESTION)
     assert not result.is_error
     assert len(client.questions) == REQUESTS
 
 
-@both_eras
 async def test_a_branch_without_tokens_is_an_open_point_and_the_others_go_on(mode: str) -> None:
     def expensive(request: CreateMessageRequestParams) -> CreateMessageResult:
         answer = play_model(request)
@@ -71,7 +66,6 @@ async def test_a_branch_without_tokens_is_an_open_point_and_the_others_go_on(mod
     assert len(report.reasons) == 3
 
 
-@both_eras
 async def test_without_a_model_there_is_no_research(mode: str) -> None:
     async with Client.connect(make_server(None), mode=mode) as client:
         names = [tool.name for tool in await client.list_tools()]
@@ -83,7 +77,6 @@ async def test_without_a_model_there_is_no_research(mode: str) -> None:
                 await client.call_tool("research", {"question": QUESTION})
 
 
-@both_eras
 async def test_the_notes_can_be_searched_without_a_model(mode: str) -> None:
     async with Client.connect(make_server(None), mode=mode) as client:
         assert (await client.call_tool("search", {"words": "storm herring"})).data == [
@@ -99,7 +92,6 @@ async def test_the_researcher_is_deterministic_between_its_questions() -> None:
     report.check()
 
 
-@both_eras
 async def test_a_failed_model_is_an_error_result(mode: str) -> None:
     async with Client.connect(make_server(ScriptedProvider([])), mode=mode) as client:
         result = await client.call_tool("research", {"question": QUESTION})

@@ -18,11 +18,8 @@ from trio_mcp import Client, PeerError, decline, dismiss
 from trio_mcp.testing import MockClient
 from trio_mcp.types import ElicitResult
 
-MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 BOUND = 60.0
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
-
-both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 
 @pytest.fixture
@@ -43,18 +40,17 @@ def names(path: Path) -> list[str]:
 
 
 @asynccontextmanager
-async def client_of(era: str) -> AsyncIterator[Client]:
+async def client_of(mode: str) -> AsyncIterator[Client]:
     with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=MODES[era]) as client:
+        async with Client.connect(server, mode=mode) as client:
             yield client
 
 
 # reading
 
 
-@both_eras
-async def test_a_query_returns_rows(era: str, shop: Path) -> None:
-    result = await MockClient(era=era).call(query, sql='select * from "the goods" where euros < ?', values=[5])
+async def test_a_query_returns_rows(mode: str, shop: Path) -> None:
+    result = await MockClient(era=mode).call(query, sql='select * from "the goods" where euros < ?', values=[5])
     assert result.data == {
         "columns": ["name", "euros", "picture"],
         "rows": [["bread", 3.2, "(3 bytes)"]],
@@ -62,30 +58,26 @@ async def test_a_query_returns_rows(era: str, shop: Path) -> None:
     }
 
 
-@both_eras
-async def test_a_query_says_that_there_are_more_rows(era: str, shop: Path) -> None:
-    result = await MockClient(era=era).call(query, sql='select name from "the goods" order by name', limit=1)
+async def test_a_query_says_that_there_are_more_rows(mode: str, shop: Path) -> None:
+    result = await MockClient(era=mode).call(query, sql='select name from "the goods" order by name', limit=1)
     assert result.data == {"columns": ["name"], "rows": [["bread"]], "more": True}
 
 
-@both_eras
-async def test_tables_and_schema_can_be_read(era: str, shop: Path) -> None:
-    assert (await MockClient(era=era).call(list_tables)).data == ["the goods"]
-    async with client_of(era) as client:
+async def test_tables_and_schema_can_be_read(mode: str, shop: Path) -> None:
+    assert (await MockClient(era=mode).call(list_tables)).data == ["the goods"]
+    async with client_of(mode) as client:
         assert (await client.read_resource("sqlite://schema")).text == (
             'CREATE TABLE "the goods" (name text, euros real, picture blob);'
         )
         assert "wine" in (await client.read_resource("sqlite://tables/the%20goods")).text
 
 
-@both_eras
-async def test_an_unknown_table_is_no_resource(era: str, shop: Path) -> None:
-    async with client_of(era) as client:
+async def test_an_unknown_table_is_no_resource(mode: str, shop: Path) -> None:
+    async with client_of(mode) as client:
         with pytest.raises(PeerError, match="not found"):
             await client.read_resource("sqlite://tables/orders")
 
 
-@both_eras
 @pytest.mark.parametrize(
     "sql",
     [
@@ -97,17 +89,16 @@ async def test_an_unknown_table_is_no_resource(era: str, shop: Path) -> None:
         "select 1; select 2",
     ],
 )
-async def test_the_model_reads_why_sqlite_rejects_a_query(sql: str, era: str, shop: Path, tmp_path: Path) -> None:
+async def test_the_model_reads_why_sqlite_rejects_a_query(sql: str, mode: str, shop: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
-    result = await MockClient(era=era).call(query, sql=sql.format(other=other))
+    result = await MockClient(era=mode).call(query, sql=sql.format(other=other))
     assert result.is_error
     assert result.text.startswith("SQLite: ")
     assert (names(shop), other.exists()) == (["bread", "wine"], False)
 
 
-@both_eras
-async def test_a_query_that_is_cancelled_interrupts_its_statement(era: str, shop: Path) -> None:
-    async with client_of(era) as client:
+async def test_a_query_that_is_cancelled_interrupts_its_statement(mode: str, shop: Path) -> None:
+    async with client_of(mode) as client:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "query", {"sql": ENDLESS})
             await wait_all_tasks_blocked()
@@ -119,9 +110,8 @@ async def test_a_query_that_is_cancelled_interrupts_its_statement(era: str, shop
 # writing
 
 
-@both_eras
-async def test_a_statement_runs_after_the_user_has_read_it_and_agreed(era: str, shop: Path) -> None:
-    client = MockClient(elicits=[{}], era=era)
+async def test_a_statement_runs_after_the_user_has_read_it_and_agreed(mode: str, shop: Path) -> None:
+    client = MockClient(elicits=[{}], era=mode)
     result = await client.call(execute, sql='delete from "the goods" where name = ?', values=["wine"])
     assert result.text == "Done. 1 rows were changed."
     assert names(shop) == ["bread"]
@@ -129,22 +119,20 @@ async def test_a_statement_runs_after_the_user_has_read_it_and_agreed(era: str, 
     assert question.message.splitlines()[1:] == ['delete from "the goods" where name = ?', "? = 'wine'"]
 
 
-@both_eras
 @pytest.mark.parametrize("answer", [decline(), dismiss()], ids=["declined", "dismissed"])
-async def test_nothing_is_written_unless_the_user_agrees(answer: ElicitResult, era: str, shop: Path) -> None:
-    result = await MockClient(elicits=[answer], era=era).call(execute, sql='delete from "the goods"')
+async def test_nothing_is_written_unless_the_user_agrees(answer: ElicitResult, mode: str, shop: Path) -> None:
+    result = await MockClient(elicits=[answer], era=mode).call(execute, sql='delete from "the goods"')
     assert result.text == "The user did not agree. Nothing was changed."
     assert names(shop) == ["bread", "wine"]
 
 
-@both_eras
 @pytest.mark.parametrize(
     ("sql", "values"), [("begin", []), ("insert into nothing values (1)", []), ("select ?", [2**70])]
 )
 async def test_the_model_reads_why_sqlite_rejects_a_statement(
-    sql: str, values: list[int], era: str, shop: Path
+    sql: str, values: list[int], mode: str, shop: Path
 ) -> None:
-    client = MockClient(elicits=[{}, {}], era=era)
+    client = MockClient(elicits=[{}, {}], era=mode)
     with client:
         result = await client.call(execute, sql=sql, values=values)
         assert (result.is_error, result.text.startswith("SQLite: ")) == (True, True)
@@ -155,19 +143,17 @@ async def test_the_model_reads_why_sqlite_rejects_a_statement(
 # serving
 
 
-@both_eras
 async def test_without_the_database_the_server_does_not_start(
-    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE", str(tmp_path / "missing.db"))
     with pytest.RaisesGroup(sqlite3.OperationalError, allow_unwrapped=True, flatten_subgroups=True):
-        async with client_of(era):
+        async with client_of(mode):
             raise AssertionError("it started")
 
 
-@both_eras
-async def test_it_is_served_on_stdio(era: str, shop: Path) -> None:
+async def test_it_is_served_on_stdio(mode: str, shop: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / "sqlite_explorer.py")]
     with trio.fail_after(BOUND):
-        async with Client.connect(command, mode=MODES[era], env={**IMPORTS, "DATABASE": str(shop)}) as client:
+        async with Client.connect(command, mode=mode, env={**IMPORTS, "DATABASE": str(shop)}) as client:
             assert (await client.call_tool("list_tables")).data == ["the goods"]

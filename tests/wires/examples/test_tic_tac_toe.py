@@ -15,8 +15,6 @@ from trio_mcp.types import CreateMessageRequestParams, ElicitResult, SamplingMes
 
 BOUND = 60.0
 
-both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
-
 
 def texts(message: SamplingMessage) -> list[str]:
     """The texts and the types of the blocks of a message."""
@@ -24,7 +22,6 @@ def texts(message: SamplingMessage) -> list[str]:
     return [getattr(block, "text", block.type) for block in blocks]
 
 
-@both_eras
 @pytest.mark.parametrize(
     ("moves", "replies", "end"),
     [
@@ -34,21 +31,19 @@ def texts(message: SamplingMessage) -> list[str]:
     ],
     ids=["user", "model", "draw"],
 )
-async def test_a_game_is_played_to_its_end(moves: list[int], replies: list[str], end: str, era: str) -> None:
-    client = MockClient(elicits=moves, samples=replies, era=era)
+async def test_a_game_is_played_to_its_end(moves: list[int], replies: list[str], end: str, mode: str) -> None:
+    client = MockClient(elicits=moves, samples=replies, era=mode)
     assert (await client.call(play)).text == end
 
 
-@both_eras
 @pytest.mark.parametrize("answer", [decline(), dismiss()], ids=["declined", "dismissed"])
-async def test_a_user_who_does_not_answer_gives_up(answer: ElicitResult, era: str) -> None:
-    client = MockClient(elicits=[1, answer], samples=["2"], era=era)
+async def test_a_user_who_does_not_answer_gives_up(answer: ElicitResult, mode: str) -> None:
+    client = MockClient(elicits=[1, answer], samples=["2"], era=mode)
     assert (await client.call(play)).text == "The user gave up.\nx o 3\n4 5 6\n7 8 9"
 
 
-@both_eras
-async def test_a_cell_that_is_taken_is_asked_for_again(era: str) -> None:
-    client = MockClient(elicits=[1, 2, decline()], samples=["2"], era=era)
+async def test_a_cell_that_is_taken_is_asked_for_again(mode: str) -> None:
+    client = MockClient(elicits=[1, 2, decline()], samples=["2"], era=mode)
     await client.call(play)
     assert [question.message for question in client.questions if question.kind == "elicit"] == [
         "Your move, x?",
@@ -57,30 +52,27 @@ async def test_a_cell_that_is_taken_is_asked_for_again(era: str) -> None:
     ]
 
 
-@both_eras
-async def test_a_model_that_names_no_free_cell_twice_gets_the_first_one(era: str) -> None:
-    client = MockClient(elicits=[1, decline()], samples=["the corner", "cell 1"], era=era)
+async def test_a_model_that_names_no_free_cell_twice_gets_the_first_one(mode: str) -> None:
+    client = MockClient(elicits=[1, decline()], samples=["the corner", "cell 1"], era=mode)
     assert (await client.call(play)).text == "The user gave up.\nx o 3\n4 5 6\n7 8 9"
 
 
-@both_eras
-async def test_the_board_is_the_context_of_each_question(era: str) -> None:
-    client = MockClient(elicits=[1, decline()], samples=["I take 5."], era=era)
+async def test_the_board_is_the_context_of_each_question(mode: str) -> None:
+    client = MockClient(elicits=[1, decline()], samples=["I take 5."], era=mode)
     await client.call(play)
     asked = [question.params for question in client.questions if question.key == "move"]
     boards = [dict(params.meta or {})["trio-mcp/elicit"]["context"]["cells"] for params in asked]
     assert boards == [[""] * 9, ["x", "", "", "", "o", "", "", "", ""]]
 
 
-@both_eras
-async def test_the_model_reads_the_exchanges_so_far_and_its_own_moves(era: str) -> None:
+async def test_the_model_reads_the_exchanges_so_far_and_its_own_moves(mode: str) -> None:
     seen: list[CreateMessageRequestParams] = []
 
     def model(params: CreateMessageRequestParams) -> str:
         seen.append(params)
         return ["5", "9"][len(seen) - 1]
 
-    client = MockClient(elicits=[1, 2, decline()], samples=model, era=era)
+    client = MockClient(elicits=[1, 2, decline()], samples=model, era=mode)
     await client.call(play)
     assert [(message.role, texts(message)) for message in seen[-1].messages] == [
         ("assistant", ["Your move, x?", "tool_use"]),
@@ -93,9 +85,8 @@ async def test_the_model_reads_the_exchanges_so_far_and_its_own_moves(era: str) 
     assert (call.name, call.input) == ("move", {"free": [2, 3, 4, 6, 7, 8, 9]})
 
 
-@both_eras
-async def test_another_process_goes_on_with_a_game(era: str) -> None:
-    client = MockClient(elicits=[1, SecondWorker(2), 3], samples=["4", "5"], era=era)
+async def test_another_process_goes_on_with_a_game(mode: str) -> None:
+    client = MockClient(elicits=[1, SecondWorker(2), 3], samples=["4", "5"], era=mode)
     assert (await client.call(play)).text.startswith("The user wins.")
 
 
@@ -109,13 +100,11 @@ async def test_the_game_is_the_same_when_every_leg_is_replayed() -> None:
     assert report.result.text.startswith("The user wins.")
 
 
-@both_eras
-async def test_it_is_served_on_stdio(era: str) -> None:
+async def test_it_is_served_on_stdio(mode: str) -> None:
     moves, replies = iter([1, 2, 3]), iter(["4", "5"])
     router = ElicitRouter()
     router.on("play", "move")(lambda _question: accept(cell=next(moves)))
     command = [sys.executable, str(ROOT / "examples" / "tic_tac_toe.py")]
-    mode = {"legacy": "legacy", "modern": "2026-07-28"}[era]
     with trio.fail_after(BOUND):
         async with Client.connect(
             command, mode=mode, on_elicit=router, on_sample=lambda _params: next(replies), env=IMPORTS

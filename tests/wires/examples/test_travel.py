@@ -20,8 +20,6 @@ from trio_mcp.types import ElicitResult
 AISLE = accept(flight="TP3", seat="aisle")
 YES, NO = accept(value=True), accept(value=False)
 
-both_eras = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-
 
 @asynccontextmanager
 async def client_of(mode: str, *answers: ElicitResult, **handlers) -> AsyncIterator[tuple[Client, User]]:
@@ -38,7 +36,6 @@ async def book(mode: str, answers: Sequence[ElicitResult], destination: str = "L
         return result.text, traveller
 
 
-@both_eras
 async def test_a_flight_is_booked_after_two_questions(mode: str) -> None:
     text, traveller = await book(mode, [AISLE, YES])
     assert text == "Booked TP3 to Lisbon at 12:15, aisle seat, 89 euros. It will be sunny in Lisbon."
@@ -47,7 +44,6 @@ async def test_a_flight_is_booked_after_two_questions(mode: str) -> None:
     assert sure.message == "A hop. It will be sunny in Lisbon. Book TP3 (aisle) for 89 euros?"
 
 
-@both_eras
 @pytest.mark.parametrize(
     "answers",
     [[decline()], [dismiss()], [AISLE, decline()], [AISLE, dismiss()], [AISLE, NO]],
@@ -59,21 +55,18 @@ async def test_nothing_is_booked_after_a_no(mode: str, answers: list[ElicitResul
     assert len(traveller.asked) == len(answers)
 
 
-@both_eras
 async def test_a_flight_that_was_not_offered_is_asked_for_again(mode: str) -> None:
     text, traveller = await book(mode, [accept(flight="XX9", seat="aisle"), AISLE, YES])
     assert text.startswith("Booked TP3")
     assert "The last answer could not be used: flight" in traveller.asked[1].message
 
 
-@both_eras
 async def test_an_unknown_city_is_not_asked_about(mode: str) -> None:
     text, traveller = await book(mode, [], destination="Atlantis")
     assert text == "No flights to Atlantis were found."
     assert traveller.asked == []
 
 
-@both_eras
 async def test_a_client_without_a_model_can_book_and_hears_how_far_it_is(mode: str) -> None:
     progress: list[str | None] = []
     logged: list[object] = []
@@ -87,7 +80,6 @@ async def test_a_client_without_a_model_can_book_and_hears_how_far_it_is(mode: s
     assert logged == ["booked TP3"]
 
 
-@both_eras
 async def test_a_search_and_the_folders_have_structured_content(mode: str) -> None:
     async with client_of(mode, on_roots=lambda: [Path("/srv")]) as (client, _):
         found = (await client.call_tool("search_flights", {"destination": " oslo "})).structured_content
@@ -97,7 +89,6 @@ async def test_a_search_and_the_folders_have_structured_content(mode: str) -> No
     assert folders.structured_content == {"result": ["file:///srv"]}
 
 
-@both_eras
 async def test_hypercorn_serves_the_application(mode: str, hypercorn: str) -> None:
     traveller = User(AISLE, YES)
     with trio.fail_after(20):

@@ -87,7 +87,6 @@ async def uvicorn_serving(app: FastAPI) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("authenticated", [True, False])
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 def test_tools_see_the_context_variables_of_a_middleware_and_use_dependencies(mode: str, authenticated: bool) -> None:
     async def call(url: str, user: str) -> None:
         options: dict[str, Any] = {"headers": {"x-user": user}, "on_elicit": lambda _: accept(value=True)}

@@ -44,7 +44,6 @@ def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
     return request.param
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 def test_every_kind_of_function_awaits_the_library(library: Library, run: Callable[[Main], None], mode: str) -> None:
     notes = list[str]()
 

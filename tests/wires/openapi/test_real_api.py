@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import httpx2
-import pytest
 import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
@@ -44,7 +43,6 @@ def credentials(caller: Caller | None) -> dict[str, str]:
     return {"Authorization": f"Bearer shop-{caller.principal if caller else 'nobody'}"}
 
 
-@pytest.mark.parametrize("mode", ["modern", "legacy"])
 async def test_the_tools_of_a_real_api_work_over_real_connections(mode: str) -> None:
     with trio.fail_after(2 * BOUND):
         async with shop() as url, httpx2.AsyncClient(base_url=url) as http:
@@ -74,7 +72,6 @@ async def test_the_tools_of_a_real_api_work_over_real_connections(mode: str) -> 
                     assert following == {"limit": 2, "page": 2}
 
 
-@pytest.mark.parametrize("mode", ["modern", "legacy"])
 async def test_each_caller_has_credentials_and_the_token_of_none_is_passed_on(mode: str) -> None:
     with trio.fail_after(2 * BOUND):
         async with shop() as url, httpx2.AsyncClient(base_url=url) as http:

@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx2
-import pytest
 import trio
 from serving import HttpProcess, free_port
 from store_servers import missing
@@ -123,7 +122,6 @@ async def test_a_session_goes_where_its_requests_come_to_when_a_process_ends_and
                 assert await session.list(each.url) == 200
 
 
-@pytest.mark.parametrize("mode", ["modern", "legacy"])
 async def test_a_call_whose_process_ends_behind_a_proxy_goes_on_in_another_one(tmp_path: Path, mode: str) -> None:
     ledger = tmp_path / "ledger"
     with trio.fail_after(BOUND):

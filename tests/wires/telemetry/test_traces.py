@@ -79,7 +79,6 @@ NETWORK = {
 }
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 @pytest.mark.parametrize("transport", ["stdio", "http", "uvicorn"])
 async def test_a_call_is_one_trace_over_two_programs(
     sent: InMemorySpanExporter, tmp_path: Path, transport: str, mode: str

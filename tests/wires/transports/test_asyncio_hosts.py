@@ -112,7 +112,6 @@ async def reached(url: str, process: trio.Process) -> None:
                 return
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 @pytest.mark.parametrize("kind", ["lazy", "handed"])
 async def test_a_mounted_server_uses_the_pool_of_its_host(kind: str, mode: str) -> None:
     async with hosted(kind) as (host, url):
@@ -219,7 +218,6 @@ async def test_a_reload_of_uvicorn_ends_an_open_stream_and_serves_the_new_file(t
         assert host.notes == ["server started", "server ended, pool open", "host ended"] * 2
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_workers_of_uvicorn_serve_calls_without_sessions_in_any_of_them(mode: str) -> None:
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "sessionless_app:app", "--port", str(port), "--workers", "2"]

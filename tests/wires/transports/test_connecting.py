@@ -70,7 +70,6 @@ def whoami(tokens: Tokens) -> Server:
     return server
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_a_function_is_asked_for_the_headers_of_each_request(mode: str) -> None:
     tokens = Tokens()
     async with served(whoami(tokens)) as url:
@@ -153,7 +152,6 @@ async def test_headers_that_cannot_be_sent_are_refused_without_their_values(
     assert "canary" not in f"{failed.value} {refused.value}"
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_a_function_does_not_replace_what_the_protocol_says_in_a_header(mode: str) -> None:
     tokens = Tokens()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
 import trio
 from serving import IMPORTS, child
 
@@ -29,7 +28,6 @@ async def assert_contained(client: Client) -> None:
     assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_a_tool_that_runs_out_of_memory_fails_its_call_and_the_server_goes_on_over_stdio(mode: str) -> None:
     command = [sys.executable, str(APP), "stdio", str(ROOM)]
     with trio.fail_after(LIMIT):
@@ -37,7 +35,6 @@ async def test_a_tool_that_runs_out_of_memory_fails_its_call_and_the_server_goes
             await assert_contained(client)
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_a_tool_that_runs_out_of_memory_fails_its_call_and_the_server_goes_on_over_http(mode: str) -> None:
     async with child(APP, "http", str(ROOM), limit=LIMIT) as process:
         url = (await process.error_line()).rpartition(b" ")[2].decode()

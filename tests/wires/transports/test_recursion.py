@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
 from serving import served
 
@@ -32,7 +31,6 @@ def recursive(**limits: int) -> Server:
     return server
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_a_tool_may_call_itself_over_the_wire(mode: str) -> None:
     with trio.fail_after(BOUND):
         async with served(recursive()) as url, Client.connect(url, mode=mode) as client:
@@ -40,7 +38,6 @@ async def test_a_tool_may_call_itself_over_the_wire(mode: str) -> None:
     assert result.text == "the bottom"
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_a_tool_that_never_stops_calling_itself_meets_the_limit_and_leaves_nothing(mode: str) -> None:
     server = recursive(actors=5)
     with trio.fail_after(BOUND):
