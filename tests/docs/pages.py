@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -69,3 +71,12 @@ kept = cache(run)
 def taken(function: Callable[..., Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return those of the values that a function has parameters for."""
     return {name: given[name] for name in inspect.signature(function).parameters if name in given}
+
+
+def sources(*others: str) -> str:
+    """Return our code, and that of modules of others, with the pieces of each long text put together."""
+    found = [find_spec(name) for name in others]
+    files = [file for folder in ("trio_mcp", "transports") for file in (ROOT / folder).rglob("*.py")]
+    files += [Path(spec.origin) for spec in found if spec is not None and spec.origin is not None]
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
+    return re.sub(r"""["']\s+f?["']""", "", text)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import tomllib
-from importlib.util import find_spec
-from pathlib import Path
 
-from pages import Page
+from pages import Page, sources
 from serving import ROOT
 
 from trio_mcp import Client, accept
@@ -27,7 +25,6 @@ def test_the_advice_for_asyncio_leads_to_this_page_without_a_clone() -> None:
 def test_programs_of_asyncio_and_without_async_use_a_client() -> None:
     page = PAGE.run()
     assert asyncio.run(page["ask_prices"](["lamp", "table"])) == ["4", "5"]
-
     assert page["price_of"]("lamp") == "4"
 
 
@@ -47,27 +44,18 @@ def test_a_mounted_server_uses_what_its_host_has_opened(mcp_era: str) -> None:
 ERRORS = PAGE.text.partition("## Errors")[2]
 
 
-def sources() -> str:
-    """What raises the errors of the page: our code, and the modules of others that it names."""
-    ours = [file for root in ("trio_mcp", "transports") for file in (ROOT / root).rglob("*.py")]
-    found = [find_spec(name) for name in ("trio._core._run", "uvicorn.server")]
-    found += [
-        find_spec(name)
-        for name in ("asyncio.timeouts", "asyncio.taskgroups", "asyncio.runners", "asyncio.events", "asyncio.tasks")
-    ]
-    files = [*ours, *(Path(spec.origin) for spec in found if spec is not None and spec.origin is not None)]
-    text = "".join(file.read_text(encoding="utf-8") for file in files)
-    # Long literals are written in pieces.
-    text = re.sub(r"""["']\s+f?["']""", "", text)
-    return text.replace("{what}", "tool").replace("{library}", "asyncio")
-
-
+OTHERS = (
+    "trio._core._run",
+    "uvicorn.server",
+    *(f"asyncio.{name}" for name in ["timeouts", "taskgroups", "runners", "events", "tasks"]),
+)
+"""Modules of others that raise some of them."""
 BY_PYTHON = ("'RunContext' object has no attribute", "'NoneType' object has no attribute")
 """Texts of the interpreter itself."""
 
 
 def test_the_errors_of_the_page_are_raised_by_the_code() -> None:
-    source = sources()
+    source = sources(*OTHERS).replace("{what}", "tool").replace("{library}", "asyncio")
     quoted = re.findall(
         r"`([^`]+)`", " ".join(line.split(" | ")[0] for line in ERRORS.splitlines() if line[:2] == "| ")
     )

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import re
 import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import trio
+from pages import Page, sources
 from pydantic import BaseModel
-from serving import ROOT
 from trio.testing import MockClock
 
 from trio_mcp import Client, Context, Disconnected, HttpOptions, PeerError, Server, ServiceOptions, SyncContext
@@ -30,7 +27,7 @@ from trio_mcp.session.calls.previous_run import RESTARTED, UNREADABLE
 from trio_mcp.testing import MockClient, Never
 from trio_mcp_transports.http import asgi_app
 
-TEXT = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+TEXT = Page("troubleshooting").text
 ENTRIES = re.findall(r"^### (.*)$", TEXT, re.MULTILINE)
 QUOTES = [quote for entry in ENTRIES for quote in re.findall(r"`([^`]+)`", entry) if " " in quote or "…" in quote]
 OTHERS = ("trio._highlevel_open_tcp_stream", "asyncio.events", "click.exceptions", "_pytest.python", "trio._core._run")
@@ -51,25 +48,6 @@ FOREIGN = {
 """Messages of programs that are not here, or whose source is not Python."""
 
 
-def strings_of(source: str) -> set[str]:
-    """Return the texts in a program; what is filled in is a NUL in them."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.JoinedStr):
-            found.add("".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)
-    return found
-
-
-@cache
-def strings() -> str:
-    ours = [*(ROOT / "trio_mcp").rglob("*.py"), *(ROOT / "transports").rglob("*.py")]
-    theirs = [Path(spec.origin) for name in OTHERS if (spec := find_spec(name)) is not None and spec.origin is not None]
-    texts = {text for path in [*ours, *theirs] for text in strings_of(path.read_text(encoding="utf-8"))}
-    return "\n".join(texts)
-
-
 def parts_of(quote: str) -> list[str]:
     parts = (part.strip(" ;:,.()") for part in re.split(r"…|; ", quote))
     return [part for part in parts if len(part) > 3]
@@ -81,7 +59,7 @@ def test_there_are_enough_of_them() -> None:
 
 
 def test_messages_are_quoted_as_they_are() -> None:
-    known = strings()
+    known = sources(*OTHERS)
     assert [part for quote in QUOTES for part in parts_of(quote) if part not in known and part not in FOREIGN] == []
 
 
