@@ -84,13 +84,26 @@ def test_every_public_name_is_what_it_says_and_no_module_of_that_name() -> None:
     assert found == set()
 
 
-def test_a_server_in_a_separate_process_loads_nothing_of_the_other_side() -> None:
-    used = "from trio_mcp.testing.contract import contract_server, linked_stage"
-    code = f"import sys; {used}; print({{'trio_mcp.client', 'pytest'}} & set(sys.modules))"
+def printed(code: str) -> str:
+    """What a program prints in which nothing of the tests is loaded."""
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == "set()\n"
+    return done.stdout
+
+
+USES = "import sys; from trio_mcp.testing.contract import Stage, contract_server, linked_stage"
+
+
+def test_a_server_in_a_separate_process_loads_nothing_of_the_other_side() -> None:
+    assert printed(f"{USES}; print({{'trio_mcp.client', 'pytest'}} & set(sys.modules))") == "set()\n"
+
+
+def test_the_rules_of_the_package_call_no_tool_that_only_our_tests_have() -> None:
+    tools = printed(f"{USES}; print(*(tool.name for tool in contract_server(Stage()).tools))").split()
+    groups = (ROOT / "trio_mcp" / "testing" / "contract" / "groups").glob("*.py")
+    called = {name for file in groups for name in re.findall(r'\bcall(?:_tool)?\("(\w+)"', file.read_text())}
+    assert called - {*tools} == {"no_such"}
 
 
 def test_every_test_that_the_page_names_exists() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from trio_mcp.client import accept
 from trio_mcp.testing.contract import ELICITS, LEGACY, Call, Pair, Peer, accepted, rule
+from trio_mcp.testing.contract.expecting import nothing_more_of
+from trio_mcp.testing.contract.groups.structured import withdrawn
 from trio_mcp.types import JsonObject, TextContent, TextResourceContents
 
 LIVE_FORMS = tuple(name for name in LEGACY if name in ELICITS)
 NO_FORMS = "elicitation was added in 2025-06-18"
+TOGETHER = f"{NO_FORMS}, and the questions of a modern round are sent together"
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)
@@ -46,7 +49,7 @@ async def a_form_without_its_required_fields_is_asked_again_with_the_reason(pair
         assert await call.text() == "row 4"
 
 
-@rule("B", revisions=LIVE_FORMS, why=f"{NO_FORMS}, and the questions of a modern round are sent together")
+@rule("B", revisions=LIVE_FORMS, why=TOGETHER)
 async def a_user_is_asked_one_thing_at_a_time(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_both")
@@ -56,6 +59,17 @@ async def a_user_is_asked_one_thing_at_a_time(pair: Pair) -> None:
         await call.answer(first, accepted(value=1))
         await call.answer(await call.question(), accepted(value=2))
         assert await call.text() == ("1 2" if first.params["message"] == "Left?" else "2 1")
+
+
+@rule("D", revisions=LIVE_FORMS, why=TOGETHER)
+async def a_queued_question_of_a_cancelled_call_is_never_asked(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_both")
+        question = await call.question()
+        await call.cancel()
+        assert await withdrawn(peer) == question.key
+        await pair.stage.marked("ask_both finally client")
+        await nothing_more_of(peer, call)
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)

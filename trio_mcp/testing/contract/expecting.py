@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from .pair import Pair
-from .peer import Call, Peer
+if TYPE_CHECKING:
+    from .pair import Pair
+    from .peer import Call, Peer
 
 E = TypeVar("E", bound=Exception)
 

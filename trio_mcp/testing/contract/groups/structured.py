@@ -14,7 +14,6 @@ from ..rules import ELICITS, LEGACY, rule
 ELICITS_LIVE = tuple(name for name in LEGACY if name in ELICITS)
 PARKED = "a modern call that asks is parked: there is no request to cancel"
 ROUNDS = "a modern server asks in rounds: there is no open request to withdraw"
-IN_ROUNDS = "elicitation was added in 2025-06-18, and the questions of a modern round are sent together"
 SPOKEN: JsonObject = {"role": "assistant", "content": {"type": "text", "text": "yes"}, "model": "m"}
 
 
@@ -85,17 +84,6 @@ async def a_cancel_ends_a_call_that_asks_in_one_branch_and_works_in_another(pair
         await pair.stage.marked("worker finally")
         await peer.ping()
         assert call.replies_in(peer.unread()) == []
-
-
-@rule("D", revisions=ELICITS_LIVE, why=IN_ROUNDS)
-async def a_queued_question_of_a_cancelled_call_is_never_asked(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_both")
-        question = await call.question()
-        await call.cancel()
-        assert await withdrawn(peer) == question.key
-        await pair.stage.marked("ask_both finally client")
-        await nothing_more_of(peer, call)
 
 
 @rule("D")

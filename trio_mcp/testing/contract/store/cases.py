@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 import trio
 
@@ -127,22 +127,6 @@ class StoreCase:
 
     def __str__(self) -> str:
         return f"{self.maker.name}-{self.rule.name}"
-
-
-E = TypeVar("E", bound=Exception)
-
-
-async def failure(kind: type[E], doing: Awaitable[object]) -> E:
-    """Return the error of this kind that the awaitable raises.
-
-    Raises:
-        AssertionError: it returned instead.
-    """
-    try:
-        result = await doing
-    except kind as error:
-        return error
-    raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 
 
 _RULES: dict[str, StoreRule] = {}

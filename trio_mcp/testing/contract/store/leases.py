@@ -7,7 +7,8 @@ import signal
 import trio
 
 from ....storage import Fenced, Put, Record
-from .cases import Opened, StoreTrait, failure, store_rule
+from ..expecting import failure
+from .cases import Opened, StoreTrait, store_rule
 from .child import BLOCKED_SECONDS, NODE, SECOND_NODE
 from .processes import other_process
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 
 from ....storage import Append, EventsGone, Forget, NoSuchEvent, Put, Record, Store
-from .cases import Opened, StoreTrait, failure, store_rule
+from ..expecting import failure
+from .cases import Opened, StoreTrait, store_rule
 from .records import PAST
 
 LATER = time.time() + 100_000

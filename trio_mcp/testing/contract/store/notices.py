@@ -8,7 +8,8 @@ from typing import Final
 import trio
 
 from ....storage import MISSED, MOST_NOTICE, Missed, Notice
-from .cases import Opened, StoreTrait, failure, store_rule
+from ..expecting import failure
+from .cases import Opened, StoreTrait, store_rule
 from .child import NODE, shown
 from .processes import other_process
 

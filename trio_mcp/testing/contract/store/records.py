@@ -10,7 +10,8 @@ from typing import Final
 import trio
 
 from ....storage import Append, Change, EventsGone, Expect, Put, Record, Remove, Store, StoreConflict
-from .cases import Opened, StoreTrait, failure, store_rule
+from ..expecting import failure
+from .cases import Opened, StoreTrait, store_rule
 
 PAST: Final = 1000.0
 """A time at which nothing lives any more, in Unix seconds."""
