@@ -23,8 +23,6 @@ WORKLOAD = "http-legacy-16"
 RATIO = 2.0
 """Ours to each of the others, on the page."""
 
-Run = Callable[..., int]
-
 
 def figures(ratio: float) -> dict[str, dict[str, float]]:
     """A whole run with the same ratio everywhere."""

@@ -35,7 +35,6 @@ WARMUP, LOAD = Load(duration=1.0, warmup=0.0), Load(duration=3.0, warmup=0.0)
 SETTLE_SECONDS = 3.0
 """For the other worker, which loads as long as the first one."""
 NO_SESSIONS = {"BENCH_SESSIONS": "0"}
-AS_INSTALLED = ("--loop", "asyncio", "--http", "h11")
 UVICORN = (
     "-m",
     "uvicorn",

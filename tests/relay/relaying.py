@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -311,7 +311,12 @@ async def relayed(
                 await found.over.wait()
 
 
-Answer = Callable[[CreateMessageRequestParams], CreateMessageResult]
+@asynccontextmanager
+async def legacy(provider: object = None, **options: Any) -> AsyncIterator[Relayed]:
+    """The same, with a session of a host without a model."""
+    async with relayed(provider, **options) as proxy:
+        await proxy.open_legacy()
+        yield proxy
 
 
 def saying(text: str) -> CreateMessageResult:

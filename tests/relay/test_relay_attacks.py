@@ -21,6 +21,7 @@ from relaying import (
     cancel,
     initialize,
     initialized,
+    legacy,
     modern,
     relayed,
     result,
@@ -53,8 +54,7 @@ async def test_a_provider_that_returns_something_else_fails_its_sample_alone(ans
         async def sample(self, request: CreateMessageRequestParams) -> Any:
             return answer
 
-    async with relayed(Odd()) as proxy:
-        await proxy.open_legacy()
+    async with legacy(Odd()) as proxy:
         await proxy.server.send(ask(1))
         assert (await proxy.server.receive())["error"]["code"] == -32603
         await proxy.host.send(call(2))
@@ -67,8 +67,7 @@ async def test_a_provider_that_raises_what_ends_programs_fails_its_sample_alone(
         async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
             raise kind
 
-    async with relayed(Odd()) as proxy:
-        await proxy.open_legacy()
+    async with legacy(Odd()) as proxy:
         await proxy.server.send(ask(1))
         assert (await proxy.server.receive())["error"]["code"] == -32603
         await proxy.host.send(call(2))
@@ -90,8 +89,7 @@ async def test_a_provider_that_answers_in_spite_of_its_cancel_answers_no_other_q
                 await let_go.wait()
             return saying("the first")
 
-    async with relayed(Stubborn()) as proxy:
-        await proxy.open_legacy()
+    async with legacy(Stubborn()) as proxy:
         await proxy.server.send(ask(1))
         await trio.testing.wait_all_tasks_blocked()
         await proxy.server.send(cancel(1))
@@ -118,8 +116,7 @@ async def test_all_samples_of_a_round_may_fail_at_once() -> None:
 
 async def test_a_server_that_dies_in_a_sample_ends_the_request_to_the_model(autojump_clock: object) -> None:
     model = Model(held=True)
-    async with relayed(model) as proxy:
-        await proxy.open_legacy()
+    async with legacy(model) as proxy:
         await proxy.host.send(call(1))
         await proxy.server.receive()
         await proxy.server.send(ask(1))
@@ -191,8 +188,7 @@ async def test_a_second_answer_during_a_round_does_not_reach_the_host() -> None:
 @pytest.mark.parametrize("named", [True, 1.5, None, [1], {"a": 1}])
 async def test_a_cancellation_of_no_id_cancels_no_sample(named: object) -> None:
     model = Model(held=True)
-    async with relayed(model) as proxy:
-        await proxy.open_legacy()
+    async with legacy(model) as proxy:
         for request_id in (1, ""):
             await proxy.server.send(ask(request_id))
         await trio.testing.wait_all_tasks_blocked()
@@ -203,8 +199,7 @@ async def test_a_cancellation_of_no_id_cancels_no_sample(named: object) -> None:
 
 async def test_number_and_digits_are_the_ids_of_two_samples() -> None:
     model = Model(held=True)
-    async with relayed(model) as proxy:
-        await proxy.open_legacy()
+    async with legacy(model) as proxy:
         for request_id in (1, "1"):
             await proxy.server.send(ask(request_id))
         await trio.testing.wait_all_tasks_blocked()
@@ -212,8 +207,7 @@ async def test_number_and_digits_are_the_ids_of_two_samples() -> None:
 
 
 async def test_ten_thousand_samples_at_once_are_answered_or_rejected() -> None:
-    async with relayed(max_answering=32) as proxy, trio.open_nursery() as nursery:
-        await proxy.open_legacy()
+    async with legacy(max_answering=32) as proxy, trio.open_nursery() as nursery:
         ids = range(10_000)
         nursery.start_soon(proxy.server.send, b"\n".join([line(ask(number)) for number in ids]))
         answers = [await proxy.server.receive() for _ in ids]
@@ -241,8 +235,7 @@ async def test_uses_of_tools_can_be_said_or_are_an_error_in_every_legacy_revisio
 @pytest.mark.parametrize("answer", [result(1), {"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}])
 async def test_a_host_does_not_answer_a_question_that_the_proxy_answers(answer: Json) -> None:
     model = Model(held=True)
-    async with relayed(model) as proxy:
-        await proxy.open_legacy()
+    async with legacy(model) as proxy:
         await proxy.server.send(ask(1))
         await model.began.wait()
         await proxy.host.send(answer)
@@ -309,8 +302,7 @@ async def test_a_host_that_reads_nothing_stops_the_reading_of_its_server() -> No
             await proxy.server.send({**NOTE, "params": {"a": LARGE}})
             sent += 1
 
-    async with relayed(reads=False, host_reads=False) as proxy, trio.open_nursery() as nursery:
-        await proxy.open_legacy()
+    async with legacy(reads=False, host_reads=False) as proxy, trio.open_nursery() as nursery:
         nursery.start_soon(flood, proxy)
         await trio.testing.wait_all_tasks_blocked()
         assert sent < 16
@@ -319,8 +311,7 @@ async def test_a_host_that_reads_nothing_stops_the_reading_of_its_server() -> No
 
 async def test_a_server_that_asks_on_and_reads_no_answers_is_not_read_without_end() -> None:
     model = Model()
-    async with relayed(model, reads=False) as proxy, trio.open_nursery() as nursery:
-        await proxy.open_legacy()
+    async with legacy(model, reads=False) as proxy, trio.open_nursery() as nursery:
         ids = range(MAX_UNSENT)
 
         async def flood() -> None:

@@ -20,6 +20,7 @@ from relaying import (
     cancel,
     initialize,
     initialized,
+    legacy,
     relayed,
     result,
     saying,
@@ -75,8 +76,7 @@ async def test_ids_of_the_two_sides_are_separate() -> None:
 
 
 async def test_a_cancellation_of_the_host_crosses() -> None:
-    async with relayed() as proxy:
-        await proxy.open_legacy()
+    async with legacy() as proxy:
         await proxy.host.send(call(3))
         await proxy.server.receive()
         await proxy.host.send({**cancel(3), "params": {"requestId": 3, "reason": "bored"}})
@@ -87,24 +87,21 @@ async def test_a_cancellation_of_the_host_crosses() -> None:
 
 
 async def test_an_id_that_is_in_use_is_rejected() -> None:
-    async with relayed() as proxy:
-        await proxy.open_legacy()
+    async with legacy() as proxy:
         await proxy.host.send(call(3))
         await proxy.host.send(call(3))
         assert (await proxy.host.receive())["error"]["code"] == -32600
 
 
 async def test_a_line_that_is_no_json_is_answered_by_the_proxy_and_ends_nothing() -> None:
-    async with relayed() as proxy:
-        await proxy.open_legacy()
+    async with legacy() as proxy:
         await proxy.host.send(b"{nonsense")
         assert (await proxy.host.receive())["error"]["code"] == -32700
         await proxy.server.hears_nothing_before(proxy.host, call(4))
 
 
 async def test_an_answer_that_cannot_be_read_fails_its_request_alone() -> None:
-    async with relayed() as proxy:
-        await proxy.open_legacy()
+    async with legacy() as proxy:
         await proxy.host.send(call(5))
         await proxy.server.receive()
         await proxy.server.send({"jsonrpc": "2.0", "id": 5, "result": [1]})
@@ -138,8 +135,7 @@ async def test_a_batch_that_is_none_ends_nothing(batch: list[Json]) -> None:
 
 
 async def test_an_array_of_a_server_whose_revision_has_no_batches_does_not_reach_the_host() -> None:
-    async with relayed() as proxy:
-        await proxy.open_legacy()
+    async with legacy() as proxy:
         await proxy.server.send([NOTE])
         await proxy.host.hears_nothing_before(proxy.server, {**NOTE, "params": {"a": 2}})
 
@@ -161,8 +157,7 @@ async def test_a_handshake_that_the_server_rejects_is_rejected_for_the_host_and_
 
 async def test_a_sample_is_answered_by_the_provider_and_the_host_sees_nothing_of_it() -> None:
     model = Model()
-    async with relayed(model) as proxy:
-        await proxy.open_legacy()
+    async with legacy(model) as proxy:
         await proxy.server.send(ask(1))
         assert await proxy.server.receive() == {"jsonrpc": "2.0", "id": 1, "result": HELLO}
         assert [request.max_tokens for request in model.asked] == [10]
@@ -171,8 +166,7 @@ async def test_a_sample_is_answered_by_the_provider_and_the_host_sees_nothing_of
 
 async def test_an_answer_of_one_block_is_no_array_for_the_server() -> None:
     answer = CreateMessageResult.model_validate({**HELLO, "content": [HELLO["content"]]})
-    async with relayed(Model(answer=answer)) as proxy:
-        await proxy.open_legacy()
+    async with legacy(Model(answer=answer)) as proxy:
         await proxy.server.send(ask(1))
         assert (await proxy.server.receive())["result"] == HELLO
 
@@ -180,8 +174,7 @@ async def test_an_answer_of_one_block_is_no_array_for_the_server() -> None:
 async def test_a_sample_with_tools_gets_the_uses_of_the_model() -> None:
     use = {"type": "tool_use", "id": "u1", "name": "look", "input": {"at": "sky"}}
     answer = CreateMessageResult.model_validate({**HELLO, "content": [use], "stopReason": "toolUse"})
-    async with relayed(Model(answer=answer)) as proxy:
-        await proxy.open_legacy()
+    async with legacy(Model(answer=answer)) as proxy:
         await proxy.server.send(ask(1, params={**PROMPT, "tools": [TOOL], "toolChoice": {"mode": "required"}}))
         assert (await proxy.server.receive())["result"]["content"] == use
 
@@ -221,8 +214,7 @@ async def test_samples_are_answered_concurrently() -> None:
             self.began.set()
             return saying("hello")
 
-    async with relayed(Pair()) as proxy:
-        await proxy.open_legacy()
+    async with legacy(Pair()) as proxy:
         await proxy.server.send(ask("a"))
         await proxy.server.send(ask("b"))
         assert {(await proxy.server.receive())["id"] for _ in range(2)} == {"a", "b"}
@@ -230,8 +222,7 @@ async def test_samples_are_answered_concurrently() -> None:
 
 async def test_a_cancellation_of_the_server_ends_the_request_to_the_model_without_an_answer() -> None:
     model = Model(held=True)
-    async with relayed(model) as proxy:
-        await proxy.open_legacy()
+    async with legacy(model) as proxy:
         await proxy.server.send(ask(1))
         await model.began.wait()
         await proxy.server.send(cancel(1))
@@ -243,8 +234,7 @@ async def test_a_cancellation_of_the_server_ends_the_request_to_the_model_withou
 
 async def test_a_host_that_leaves_ends_the_request_to_the_model() -> None:
     model = Model(held=True)
-    async with relayed(model) as proxy:
-        await proxy.open_legacy()
+    async with legacy(model) as proxy:
         await proxy.server.send(ask(1))
         await model.began.wait()
         await proxy.host.leave()
@@ -253,8 +243,7 @@ async def test_a_host_that_leaves_ends_the_request_to_the_model() -> None:
 
 
 async def test_a_server_that_leaves_fails_what_waits_for_it_and_ends_the_proxy(autojump_clock: object) -> None:
-    async with relayed() as proxy:
-        await proxy.open_legacy()
+    async with legacy() as proxy:
         await proxy.host.send(call(1))
         await proxy.server.receive()
         await proxy.server.leave()
@@ -267,8 +256,7 @@ async def test_a_server_that_leaves_fails_what_waits_for_it_and_ends_the_proxy(a
 @pytest.mark.parametrize("kind", ProviderErrorKind)
 async def test_a_failure_of_the_provider_is_named_without_its_words(kind: ProviderErrorKind) -> None:
     error = ProviderError("sk-secret and other words of the API", kind=kind)
-    async with relayed(Model(fails=error)) as proxy:
-        await proxy.open_legacy()
+    async with legacy(Model(fails=error)) as proxy:
         await proxy.server.send(ask(1))
         answer = await proxy.server.receive()
         assert answer["error"]["code"] == -32603
@@ -276,8 +264,7 @@ async def test_a_failure_of_the_provider_is_named_without_its_words(kind: Provid
 
 
 async def test_a_fault_of_a_provider_is_an_error_of_its_request_alone() -> None:
-    async with relayed(Model(fails=KeyError("secret"))) as proxy:
-        await proxy.open_legacy()
+    async with legacy(Model(fails=KeyError("secret"))) as proxy:
         await proxy.server.send(ask(1))
         answer = await proxy.server.receive()
         assert answer["error"]["code"] == -32603
@@ -287,8 +274,7 @@ async def test_a_fault_of_a_provider_is_an_error_of_its_request_alone() -> None:
 
 async def test_an_answer_with_tool_results_is_no_answer_of_a_model() -> None:
     answer = saying("x").model_copy(update={"content": [ToolResultContent(tool_use_id="u1", content=[])]})
-    async with relayed(Model(answer=answer)) as proxy:
-        await proxy.open_legacy()
+    async with legacy(Model(answer=answer)) as proxy:
         await proxy.server.send(ask(1))
         assert (await proxy.server.receive())["error"]["code"] == -32603
 
@@ -300,8 +286,7 @@ async def test_an_answer_with_tool_results_is_no_answer_of_a_model() -> None:
 )
 async def test_a_request_that_breaks_the_rules_does_not_reach_the_provider(params: Json) -> None:
     model = Model()
-    async with relayed(model) as proxy:
-        await proxy.open_legacy()
+    async with legacy(model) as proxy:
         await proxy.server.send(ask(1, params=params))
         assert (await proxy.server.receive())["error"]["code"] == -32602
         assert not model.asked
@@ -309,8 +294,7 @@ async def test_a_request_that_breaks_the_rules_does_not_reach_the_provider(param
 
 async def test_the_number_of_concurrent_samples_is_limited() -> None:
     model = Model(held=True)
-    async with relayed(model, max_answering=2) as proxy:
-        await proxy.open_legacy()
+    async with legacy(model, max_answering=2) as proxy:
         for number in range(3):
             await proxy.server.send(ask(number))
         answer = await proxy.server.receive()
@@ -321,8 +305,7 @@ async def test_the_number_of_concurrent_samples_is_limited() -> None:
 
 async def test_an_id_of_the_server_that_is_in_use_is_rejected() -> None:
     model = Model(held=True)
-    async with relayed(model) as proxy:
-        await proxy.open_legacy()
+    async with legacy(model) as proxy:
         await proxy.server.send(ask(1))
         await proxy.server.send(ask(1))
         assert (await proxy.server.receive())["error"]["code"] == -32600
@@ -373,8 +356,7 @@ async def test_a_host_may_send_only_so_much_before_the_server_answers() -> None:
 
 
 async def test_only_so_much_waits_for_a_server_that_reads_nothing() -> None:
-    async with relayed(reads=False) as proxy:
-        await proxy.open_legacy()
+    async with legacy(reads=False) as proxy:
         for number in range(2 * MAX_UNSENT):
             await proxy.host.send(call(number))
         answer = await proxy.host.receive()
@@ -396,8 +378,7 @@ class LosesSessions(LineChannel):
 
 
 async def test_a_session_that_the_server_has_lost_ends_the_connection() -> None:
-    async with relayed(channel_type=LosesSessions) as proxy:
-        await proxy.open_legacy()
+    async with legacy(channel_type=LosesSessions) as proxy:
         await proxy.host.send(call(1))
         await proxy.server.receive()
         await proxy.server.send(b"LOST")

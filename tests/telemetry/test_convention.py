@@ -18,8 +18,6 @@ from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.session import ServiceOptions
 from trio_mcp.telemetry.conventions import REFUSALS
 
-BOTH = [SpanKind.SERVER, SpanKind.CLIENT]
-
 
 def offering() -> Server:
     server = Server("shop", options=ServiceOptions(telemetry_content=True))
