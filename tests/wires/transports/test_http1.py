@@ -171,67 +171,6 @@ async def connected(
             yield peer
 
 
-CALLS: dict[str, tuple[str, Json, Json | None]] = {
-    "an answer": ("tools/call", {"name": "echo", "arguments": {"text": "hello"}}, None),
-    "a large answer": ("tools/call", {"name": "echo", "arguments": {"text": "x" * 3000}}, None),
-    "a later answer": ("tools/call", {"name": "wait_a_turn", "arguments": {"text": "hello"}}, None),
-    "an error of a tool": ("tools/call", {"name": "fail", "arguments": {}}, None),
-    "wrong arguments": ("tools/call", {"name": "echo", "arguments": {"text": 1}}, None),
-    "an unknown tool": ("tools/call", {"name": "none", "arguments": {}}, None),
-    "an unknown method": ("tools/none", {}, None),
-    "a list": ("tools/list", {}, None),
-    "progress": ("tools/call", {"name": "count", "arguments": {"to": 3}}, {"progressToken": "t"}),
-}
-
-
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("call", CALLS)
-async def test_an_answer_does_not_depend_on_what_read_the_head(era: str, call: str) -> None:
-    method, params, meta = CALLS[call]
-    async with connected(demo(), era) as peer:
-        responses = []
-        for way in (PATTERN, H11, PATTERN):
-            await peer.client.send(peer.request(method, params, way, meta=meta))
-            responses.append(await peer.raw_response())
-    assert responses[0] == responses[1] == responses[2]
-
-
-# Refusals
-
-
-def refused_posts(peer: Peer) -> dict[str, tuple[int, bytes]]:
-    """Requests that are refused: the status, and the bytes of each without the header that only h11 takes."""
-    body = encoded("ping", {})
-    return {
-        "a foreign host": (421, post(body, host="evil.example")),
-        "a foreign origin": (403, post(body, "Origin: https://evil.example")),
-        "another path": (404, post(body, path="/elsewhere")),
-        "another encoding": (415, post(body, "Content-Encoding: gzip")),
-        "no JSON": (400, post(b"{]")),
-        "a name twice": (400, post(b'{"jsonrpc":"2.0","id":1,"method":"ping","id":2}')),
-        "no message": (400, post(b'{"jsonrpc":"2.0"}')),
-        "no session": (400, post(body)),
-        "an unknown session": (404, post(body, "Mcp-Session-Id: none")),
-        "an unknown version": (400, post(body, "MCP-Protocol-Version: 1999-01-01")),
-        "headers of another request": (
-            400,
-            peer.call("echo", text="x").replace(b"Name: echo", b"Name: other").replace(b"name: echo", b"name: other"),
-        ),
-    }
-
-
-@pytest.mark.parametrize("case", refused_posts(Peer(None, MODERN, None)))  # type: ignore[arg-type]
-async def test_a_refusal_does_not_depend_on_what_read_the_head(case: str) -> None:
-    async with connected(demo()) as peer:
-        status, data = refused_posts(peer)[case]
-        responses = []
-        for sent in (data, data.replace(b"\r\n\r\n", f"\r\n{LEFT_TO_H11}\r\n\r\n".encode(), 1)):
-            await peer.client.send(sent)
-            responses.append(await peer.raw_response())
-    assert responses[0] == responses[1]
-    assert responses[0].startswith(b"HTTP/1.1 %d " % status)
-
-
 # The order of requests on a connection
 
 
@@ -999,21 +938,6 @@ def announcing() -> Server:
     return server
 
 
-@pytest.mark.parametrize("era", [era for era in ERAS if era != MODERN])
-async def test_the_stream_of_a_get_does_not_depend_on_what_read_the_head(era: str) -> None:
-    sent = []
-    for way in (PATTERN, H11):
-        async with connected(announcing(), era) as peer, peer.server.client() as client:
-            await client.send(get_stream(peer, way))
-            head = await client.until(b"\r\n\r\n")
-            await peer.client.send(peer.call("grow"))
-            assert b"done" in await peer.raw_response()
-            while b"list_changed" not in head:
-                head += await client.until(b"\r\n")
-            sent.append(re.sub(rb"(?<=\r\n)[0-9a-f]+\r\n", b"", comparable(head)))
-    assert sent[0] == sent[1]
-
-
 async def test_the_stream_of_a_get_needs_no_task_and_outlives_silence(
     monkeypatch: pytest.MonkeyPatch, tasks: list[object]
 ) -> None:
@@ -1041,23 +965,6 @@ async def test_a_second_stream_of_a_session_is_rejected_until_the_first_has_ende
                 if status == 200:
                     break
                 await peer.client.exactly(int(headers["content-length"]))
-
-
-@pytest.mark.parametrize(
-    ("status", "more"),
-    [(403, "Origin: https://evil.example"), (404, "Mcp-Session-Id: none"), (406, "Accept: text/html")],
-)
-async def test_the_refusal_of_a_get_does_not_depend_on_what_read_the_head(status: int, more: str) -> None:
-    name = more.partition(":")[0].lower()
-    async with connected(demo(), "2025-06-18") as peer:
-        responses = []
-        for way in (PATTERN, H11):
-            lines = get_stream(peer, way).decode().split("\r\n")
-            kept = [line for line in lines[:-2] if not line.lower().startswith(f"{name}:")]
-            await peer.client.send("\r\n".join([*kept, more, "", ""]).encode())
-            responses.append(await peer.raw_response())
-    assert responses[0] == responses[1]
-    assert responses[0].startswith(b"HTTP/1.1 %d " % status)
 
 
 async def test_a_response_that_is_ended_early_leaves_the_stream_to_the_grace_and_to_a_get(tasks: list[object]) -> None:
