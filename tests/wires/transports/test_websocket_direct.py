@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +22,6 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Message, Ping, TextMessage
 from wsproto.frame_protocol import Frame, FrameDecoder, Opcode, ParseFailed
 
-from trio_mcp import CancelReason
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import MemoryBudget, Outbox
 from trio_mcp.runtime.loop_turn import TURN
@@ -33,7 +31,7 @@ from trio_mcp_transports.asgi.requests import Request
 from trio_mcp_transports.asgi.responses import Binary, MessageSocket, Response, Upgrade
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.hypercorn import response
-from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
+from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.hypercorn.connections import ConnectionFacts
 from trio_mcp_transports.hypercorn.frames import (
     BYTES_PER_FRAGMENT,
@@ -46,8 +44,6 @@ from trio_mcp_transports.hypercorn.frames import (
 from trio_mcp_transports.hypercorn.response import Writer
 from trio_mcp_transports.hypercorn.websocket import FRAMES_IN_TURN, WebSocketExchange
 from trio_mcp_transports.websocket.endpoint import WebSocketChannel
-
-LIMIT = 60.0
 
 texts = st.text(max_size=200) | st.integers(min_value=0, max_value=70_000).map(lambda size: "é" * (size // 2))
 
@@ -70,29 +66,6 @@ def test_a_frame_is_what_wsproto_makes_of_it(text: str) -> None:
 
 def reader(limit: int = 1 << 20, budget: MemoryBudget | None = None) -> MessageReader:
     return MessageReader(limit, (budget or MemoryBudget()).open())
-
-
-@given(st.lists(st.text(max_size=200) | st.just("x" * 300) | st.just("x" * 65_535), max_size=4))
-def test_frames_that_are_whole_are_read_one_after_the_other(messages: list[str]) -> None:
-    read = reader()
-    read.feed(b"".join(map(sent_by_client, messages)))
-    assert [text.decode() for text in iter(read.next_text, None)] == messages
-    assert (read.unread, read.next()) == (b"", None)
-
-
-@given(st.text(max_size=200), st.integers(min_value=0, max_value=300))
-def test_a_frame_that_is_cut_short_waits_for_its_end(text: str, size: int) -> None:
-    data, read = sent_by_client(text), reader()
-    size = min(size, len(data) - 1)
-    read.feed(data[:size])
-    news = read.next()
-    assert news is None or isinstance(news, Frame)
-    while news is not None:
-        news = read.next()
-    read.feed(data[size:])
-    while isinstance(news := read.next(), Frame):
-        pass
-    assert news == text.encode()
 
 
 WHOLE = frame(TEXT, b"{}")
@@ -344,15 +317,6 @@ async def test_a_burst_is_answered_in_order_whichever_way_each_message_goes(peer
     assert pongs == 100
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 11, 64])
-async def test_how_the_bytes_were_cut_changes_nothing(peer: RawPeer, size: int) -> None:
-    data = b"".join(frame(TEXT, ping(number)) for number in range(8))
-    for start in range(0, len(data), size):
-        await peer.client.send(data[start : start + size])
-        await trio.lowlevel.checkpoint()
-    assert [(await peer.receive())["id"] for _ in range(8)] == list(range(8))
-
-
 async def test_an_answer_that_the_kernel_takes_in_part_is_finished_before_anything_else(
     monkeypatch: pytest.MonkeyPatch, peer: RawPeer
 ) -> None:
@@ -376,15 +340,6 @@ async def test_nothing_is_sent_at_once_after_the_close() -> None:
     await exchange.receive_many()
     assert not exchange.send_nowait(b"{}")
     assert owner.written == [b"\x81\x02{}"]
-
-
-async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_message(peer: RawPeer) -> None:
-    inner = frame(TEXT, ping(1))
-    head = frame(TEXT, inner)[: -len(inner)]
-    await peer.client.send(frame(PING, b"first") + head)
-    assert await peer.client.frame() == (0x80 | PONG, b"first")  # so that the rest is a separate read
-    await peer.client.send(inner)
-    assert (await peer.closed())[0] == 1007  # as text it is no UTF-8
 
 
 async def test_messages_come_in_order_whatever_their_frames() -> None:
@@ -600,55 +555,6 @@ async def test_frames_that_come_with_the_upgrade_are_refused_before_the_applicat
         assert (await peer.client.head())[0] == 400
         assert await peer.client.rest() == b""
     assert not asked
-
-
-@asynccontextmanager
-async def configured(stage: Stage, config: Config) -> AsyncIterator[RawPeer]:
-    """A client of our application, served with these settings."""
-    async with running(asgi_app(stage.server), config) as server:
-        async with raw(f"ws://127.0.0.1:{server.port}/mcp") as peer:
-            yield peer
-
-
-async def test_a_client_that_answers_no_ping_is_cut_and_its_calls_are_cancelled() -> None:
-    stage = Stage()
-    async with configured(stage, guarded_config(websocket_ping_interval=0.1)) as peer:
-        await peer.leg("wait")
-        await stage.started.wait()
-        assert await peer.client.rest() == 2 * bytes((0x80 | PING, 0))
-        await stage.ended.wait()
-    assert stage.reason is CancelReason.DISCONNECT
-
-
-async def test_a_message_that_does_not_end_is_cut_and_the_calls_of_its_client_are_cancelled() -> None:
-    stage = Stage()
-    config = guarded_config(limits=ConnectionLimits(message_timeout=0.3), websocket_ping_interval=0.1)
-    async with configured(stage, config) as peer:
-        await peer.leg("wait")
-        await stage.started.wait()
-        await peer.client.send(WHOLE[:3])
-        while (heard := await peer.client.frame()) == (0x80 | PING, b""):
-            await peer.client.send(WHOLE[-1:])
-        assert heard == (0x80 | CLOSE, (1008).to_bytes(2, "big") + b"a message may take 0.3 seconds")
-        await stage.ended.wait()
-    assert stage.reason is CancelReason.DISCONNECT
-
-
-async def test_a_client_that_does_not_read_is_cut_in_time_and_its_calls_are_cancelled() -> None:
-    async def large() -> str:
-        return "x" * 8_000_000
-
-    stage = Stage()
-    stage.server.add_tool(large)
-    config = guarded_config(limits=ConnectionLimits(send_timeout=0.3))
-    async with running(asgi_app(stage.server), config) as server:
-        async with server.client(receive_buffer=4096) as client:
-            peer = await RawPeer(client.stream, f"127.0.0.1:{server.port}", "/mcp").open()
-            await peer.leg("wait")
-            await stage.started.wait()
-            await peer.leg("large")
-            await stage.ended.wait()
-    assert stage.reason is CancelReason.DISCONNECT
 
 
 @pytest.mark.parametrize("framing", [b"content-length: 4", b"transfer-encoding: chunked"])
