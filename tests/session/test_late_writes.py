@@ -348,23 +348,6 @@ async def test_a_key_whose_outcome_the_store_never_takes_is_stored_without_it(
     assert done == [1]
 
 
-async def test_what_a_principal_cannot_settle_keeps_no_key_of_another_from_being_used(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
-    async with process(shop, era) as only:
-        settling = only.player.talk.service.calls.settling
-
-        async def fail() -> None:
-            raise StoreError("the disk is full")
-
-        for _ in range(2 * UNSETTLED.limit):
-            # What it runs already.
-            settling.begin(fail, "mallory")
-        with pytest.raises(LimitExceeded):
-            settling.check_room("mallory")
-        settling.check_room("alice")
-
-
 @pytest.mark.parametrize("seconds", LATE)
 async def test_a_server_that_ends_while_a_key_is_claimed_leaves_it_to_the_next(
     shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float

@@ -12,8 +12,8 @@ from talk import Legacy, Talk, accept, log_level, offering, play, session_with, 
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import LocalProtocolError
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, PARSE_ERROR, SERVER_BUSY
-from trio_mcp.runtime import CancelReason, Limits
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, PARSE_ERROR
+from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Accepted, Context, Server
 
 
@@ -63,18 +63,6 @@ async def test_bytes_that_are_no_message_are_answered_and_the_session_goes_on(ta
     assert "id" not in message
     assert message["error"]["code"] == PARSE_ERROR
     assert await talk.result(talk.request("ping")) == {}
-
-
-async def test_a_call_over_the_cap_is_refused_and_names_the_limit(era: type[Legacy]) -> None:
-    async def wait() -> None:
-        await trio.sleep_forever()
-
-    async with play(offering(wait, actors=Limits(actors=1)), era) as player:
-        await player.call("wait")
-        await player.call("wait")
-        error = await player.error()
-        assert error["code"] == SERVER_BUSY
-        assert "Limits.actors" in error["message"]
 
 
 # cancelling

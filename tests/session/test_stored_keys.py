@@ -16,14 +16,12 @@ from talk import Legacy, Modern, Talk, accept
 from task_talk import DECLARES, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.base.shared_limits import STORED_OUTCOMES
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY, Encoded
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session.keyed_calls import KeyTable
-from trio_mcp.session.recovery import key_store
 from trio_mcp.session.recovery.key_store import KEY_KIND, CallKey
 from trio_mcp.session.recovery.stored_journal import LOG_KIND
 from trio_mcp.storage import Change
@@ -319,26 +317,6 @@ async def test_a_store_that_fails_at_the_end_costs_the_repeat_its_outcome(shop: 
         await second.call("pay", first.node)
         assert await second.is_lost()
     assert shop.done == ["pay"]
-
-
-async def test_no_caller_fills_the_room_of_the_others(shop: Shop, era: type[Legacy], monkeypatch: Any) -> None:
-    monkeypatch.setattr(key_store, "STORED_OUTCOMES", STORED_OUTCOMES._replace(limit=1000))
-    shop.hold.set()
-    async with process(shop, era) as first:
-        for number in range(20):
-            await first.call("pay", key=f"anonymous {number}")
-            await first.text()
-        ann = era(Talk(first.player.talk.service, principal="ann"), EVERYTHING)
-        with ann.talk.outbox:
-            await ann.call("pay", meta={IDEMPOTENCY_KEY: "ann's"})
-            paid = await ann.text()
-    async with process(shop, era) as second:
-        ann = era(Talk(second.player.talk.service, principal="ann"), EVERYTHING)
-        with ann.talk.outbox:
-            await ann.call("pay", meta={IDEMPOTENCY_KEY: "ann's", REPEAT_OF: first.node})
-            assert await ann.text() == paid
-        await second.call("pay", first.node, key="anonymous 19")
-        assert await second.is_lost()
 
 
 async def test_nothing_of_a_refused_call_is_stored(shop: Shop, era: type[Legacy]) -> None:

@@ -204,12 +204,6 @@ async def test_a_task_that_is_over_counts_no_longer(era: type[LegacyTask]) -> No
         assert "open_per_owner" in (await task.reply(task.create("wait")))["error"]["message"]
 
 
-async def test_open_tasks_are_limited_for_the_server(era: type[LegacyTask]) -> None:
-    async with task_in(era, Work(), tasks=TaskOptions(open=1)) as task:
-        await task.start("wait")
-        assert "TaskOptions.open" in (await task.reply(task.create("wait")))["error"]["message"]
-
-
 @pytest.mark.parametrize(
     ("tool", "shown"), [("fail", "no luck"), ("crash", "internal error"), ("unsendable", "JSON cannot hold")]
 )
