@@ -11,18 +11,12 @@ from typing import Annotated
 import pytest
 import trio
 import trio.lowlevel
-from both_loops import BOUND, Run, beside_trio, in_program, talk, until
+from both_loops import BOUND, Run, in_program, talk, until
 from pydantic import BaseModel
 
 from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError, to_asyncio, tool
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
 from trio_mcp.types import PromptReference
-
-
-@pytest.fixture(params=[in_program, beside_trio])
-def run(request: pytest.FixtureRequest) -> Run:
-    return request.param
-
 
 # to_asyncio
 
@@ -393,30 +387,6 @@ def test_a_cancelled_call_cancels_its_body_which_reads_the_reason(run: Run, mode
         assert events == ["began", True]
 
     run(talk(server, mode, test))
-
-
-def test_a_body_that_swallows_its_cancel_is_stuck_until_it_ends(run: Run) -> None:
-    server = Server("stubborn", asyncio=True, options=ServiceOptions(cancel_grace=0.05))
-    began, release = threading.Event(), threading.Event()
-
-    @server.tool
-    async def hold() -> None:
-        began.set()
-        while not release.is_set():
-            try:
-                await asyncio.sleep(0.005)
-            except asyncio.CancelledError:
-                continue
-
-    async def test(client: Client) -> None:
-        with trio.move_on_after(0.05):
-            await client.call_tool("hold")
-        (service,) = server.services
-        await until(lambda: "stuck" in str(service.tree()))
-        release.set()
-        await until(lambda: "hold" not in str(service.tree()))
-
-    run(talk(server, "modern", test))
 
 
 def test_branches_as_a_block_are_refused_with_what_to_write(run: Run) -> None:

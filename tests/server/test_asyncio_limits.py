@@ -7,25 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
 from types import FrameType
 
 import pytest
 import trio
 import trio.testing
+from both_loops import BOUND
 
 from trio_mcp import Client, Context, Server
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
-
-BOUND = 30.0
-
-
-def in_program(main: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(BOUND):
-            await main()
-
-    asyncio.run(bounded())
 
 
 def test_a_task_that_a_body_does_not_await_outlives_its_call_and_loses_its_context() -> None:
@@ -53,7 +43,7 @@ def test_a_task_that_a_body_does_not_await_outlives_its_call_and_loses_its_conte
             with pytest.raises((asyncio.CancelledError, RuntimeError)):
                 await task
 
-    in_program(main)
+    asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
 def test_a_client_is_refused_in_another_thread() -> None:
@@ -66,7 +56,7 @@ def test_a_client_is_refused_in_another_thread() -> None:
             with pytest.raises(RuntimeError, match="opened in another event loop"):
                 await asyncio.to_thread(asyncio.run, call())
 
-    in_program(main)
+    asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
 def test_a_signal_receiver_of_trio_takes_the_signal_from_the_program_until_it_is_closed() -> None:
@@ -90,7 +80,7 @@ def test_a_signal_receiver_of_trio_takes_the_signal_from_the_program_until_it_is
 
     earlier = signal.signal(signal.SIGUSR2, host)
     try:
-        in_program(main)
+        asyncio.run(asyncio.wait_for(main(), BOUND))
         assert heard == ["tool", "host"]
     finally:
         signal.signal(signal.SIGUSR2, earlier)
@@ -180,5 +170,5 @@ def test_a_body_that_computes_holds_up_the_calls_of_both_loops_and_loses_none() 
         begun.wait(BOUND)
         then.set()
 
-    in_program(main)
+    asyncio.run(asyncio.wait_for(main(), BOUND))
     assert ended == ["compute", "quick"]

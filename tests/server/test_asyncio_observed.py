@@ -13,11 +13,6 @@ from both_loops import BOUND, Run, beside_trio, in_program, talk, until
 from trio_mcp import Client, Context, Server, ServiceOptions
 
 
-@pytest.fixture(params=[in_program, beside_trio])
-def run(request: pytest.FixtureRequest) -> Run:
-    return request.param
-
-
 @pytest.mark.parametrize("lock", ["Lock", "Event", "Semaphore"])
 def test_the_tree_has_the_line_of_a_body_on_asyncio_and_the_lock_that_it_waits_for(run: Run, lock: str) -> None:
     server = Server("held", asyncio=True)
@@ -44,7 +39,9 @@ def test_the_tree_has_the_line_of_a_body_on_asyncio_and_the_lock_that_it_waits_f
     run(talk(server, "modern", test))
 
 
-def test_a_stuck_body_is_logged_with_its_stack(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_body_that_swallows_its_cancel_is_stuck_until_it_ends_and_is_logged(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server("stubborn", asyncio=True, options=ServiceOptions(cancel_grace=0.05))
     release = threading.Event()
 
@@ -59,8 +56,10 @@ def test_a_stuck_body_is_logged_with_its_stack(run: Run, caplog: pytest.LogCaptu
     async def test(client: Client) -> None:
         with trio.move_on_after(0.05):
             await client.call_tool("hold")
-        await until(lambda: "in hold" in caplog.text)
+        (service,) = server.services
+        await until(lambda: "stuck" in str(service.tree()) and "in hold" in caplog.text)
         release.set()
+        await until(lambda: "hold" not in str(service.tree()))
 
     run(talk(server, "modern", test))
     assert f'File "{__file__}", line' in caplog.text

@@ -146,42 +146,33 @@ async def test_a_cancel_of_the_block_is_not_lost_either() -> None:
     assert [type(error) for error in raised.value.exceptions] == [Broken]
 
 
-async def test_a_crash_while_serving_leaves_the_block_of_the_client() -> None:
-    crash = trio.Event()
+def server_that_fails_after(event: trio.Event) -> Server:
+    async def fail() -> None:
+        await event.wait()
+        raise Broken
 
     @asynccontextmanager
     async def lifespan(_server: Server) -> AsyncIterator[dict[str, str]]:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(raise_after, crash)
+            nursery.start_soon(fail)
             yield {"key": "value"}
 
+    return server_with(lifespan)
+
+
+async def test_a_crash_while_serving_leaves_the_block_of_the_client() -> None:
+    crash = trio.Event()
     with trio.fail_after(BOUND), pytest.raises(Broken) as raised:  # noqa: PT012
-        async with Client.connect(server_with(lifespan)) as client:
+        async with Client.connect(server_that_fails_after(crash)) as client:
             crash.set()
             while True:
                 await client.ping()
     assert isinstance(raised.value.__context__, Disconnected)
 
 
-async def raise_after(event: trio.Event) -> None:
-    await event.wait()
-    raise Broken
-
-
 async def test_a_lifespan_that_fails_while_serving_ends_the_service_with_its_exception() -> None:
     crash, ended = trio.Event(), trio.Event()
-
-    async def crashing() -> None:
-        await crash.wait()
-        raise Broken
-
-    @asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[None]:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(crashing)
-            yield
-
-    server = Server("tester", lifespan=lifespan)
+    server = server_that_fails_after(crash)
 
     @server.tool
     async def work() -> None:
@@ -311,31 +302,32 @@ def test_a_lifespan_that_is_no_context_manager_is_refused() -> None:
             Server("tester", lifespan=wrong)  # type: ignore[arg-type]
 
 
-def test_a_lifespan_without_a_yield_is_refused() -> None:
-    @asynccontextmanager  # type: ignore[arg-type]
-    async def lifespan(server: Server) -> dict[str, str]:
-        return {}
+@asynccontextmanager  # type: ignore[arg-type]
+async def yields_nothing(server: Server) -> dict[str, str]:
+    return {}
 
-    with pytest.raises(TypeError, match=naming("lifespan", "yield")):
+
+@contextmanager
+def plain(server: Server) -> Iterator[None]:
+    yield
+
+
+@asynccontextmanager
+async def takes_no_server() -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("lifespan", "names"),
+    [
+        (yields_nothing, ["lifespan", "yield"]),
+        (plain, ["@asynccontextmanager", "async def"]),
+        (takes_no_server, ["lifespan", "server"]),
+    ],
+)
+def test_a_lifespan_that_cannot_be_entered_is_refused(lifespan: Any, names: list[str]) -> None:
+    with pytest.raises(TypeError, match=naming(*names)):
         Server("tester", lifespan=lifespan)
-
-
-def test_a_plain_context_manager_is_refused() -> None:
-    @contextmanager
-    def lifespan(server: Server) -> Iterator[None]:
-        yield
-
-    with pytest.raises(TypeError, match=naming("@asynccontextmanager", "async def")):
-        Server("tester", lifespan=lifespan)  # type: ignore[arg-type]
-
-
-def test_a_lifespan_that_does_not_take_the_server_is_refused() -> None:
-    @asynccontextmanager
-    async def lifespan() -> AsyncIterator[None]:
-        yield
-
-    with pytest.raises(TypeError, match=naming("lifespan", "server")):
-        Server("tester", lifespan=lifespan)  # type: ignore[arg-type]
 
 
 async def test_a_lifespan_for_asyncio_is_named_with_the_page_to_read() -> None:
