@@ -209,6 +209,10 @@ class World:
         form = {"ticket": ticket_in(page), "answer": choice}
         return await self.post("consent", form, **{"origin": ORIGIN, **headers})
 
+    async def back_from(self, page: HttpResponse) -> HttpResponse:
+        """Agree on the page and at the provider, and return the redirect to the client."""
+        return await self.get("callback", self.stand_in.log_in(target_of(await self.consent(page))))
+
     async def caller(self, token: str) -> Caller | None:
         return await self.hook({"authorization": f"Bearer {token}"})
 
@@ -251,10 +255,7 @@ class Program:
 
     async def code(self, **changed: str) -> str:
         """Log in up to the redirect to the client, and return the code in it."""
-        page = await self.authorize(**changed)
-        leaving = await self.world.consent(page)
-        back = await self.world.get("callback", self.world.stand_in.log_in(target_of(leaving)))
-        return query_of(back)["code"]
+        return query_of(await self.world.back_from(await self.authorize(**changed)))["code"]
 
     async def redeem(self, code: str, /, **changed: str) -> HttpResponse:
         form = {
