@@ -160,6 +160,27 @@ async def test_the_log_level_and_the_subscriptions_are_set_again_and_their_answe
         await proxy.host.hears_nothing_before(second, {"jsonrpc": "2.0", "method": "notifications/x"})
 
 
+async def test_what_the_server_rejected_is_not_set_again_and_what_it_did_not_answer_is_set_once() -> None:
+    async with lasting() as proxy:
+        first = await proxy.open()
+        for level in ("debug", "loud"):
+            params = {"level": level}
+            await proxy.host.send({"jsonrpc": "2.0", "id": level, "method": "logging/setLevel", "params": params})
+            await first.receive()
+        await first.send({"jsonrpc": "2.0", "id": "debug", "result": {}})
+        await first.send({"jsonrpc": "2.0", "id": "loud", "error": {"code": -32602, "message": "no such level"}})
+        assert [(await proxy.host.receive())["id"] for _ in range(2)] == ["debug", "loud"]
+        uri = {"uri": "note://one"}
+        await proxy.host.send({"jsonrpc": "2.0", "id": "one", "method": "resources/subscribe", "params": uri})
+        await first.receive()
+        await first.leave()
+        second = await proxy.reopened()
+        assert (await second.receive())["params"] == {"level": "debug"}
+        assert (await second.receive())["id"] == "one"
+        await proxy.host.send(call(1))
+        assert (await second.receive())["id"] == 1
+
+
 async def test_so_many_subscriptions_are_made_again_and_one_that_is_rejected_is_no_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -246,6 +267,31 @@ async def test_the_first_request_that_the_server_ignored_has_the_session_opened_
         assert (answer["id"], answer["error"]["code"]) == ("pay", -32603)
         assert unnamed(answer["error"]["message"], "may or may not")
         await accept_handshake(server)
+
+
+async def test_a_request_that_waited_for_a_session_which_was_lost_as_well_is_sent_again() -> None:
+    async with lasting(LosesSessions) as proxy:
+        server = await proxy.open()
+        await server.send(b"LOST")
+        await wait_all_tasks_blocked()
+        await proxy.host.send(call("pay", "pay"))
+        for _ in range(2):
+            await accept_handshake(server)
+            assert (await server.receive())["method"] == READY["method"]
+            assert (await server.receive())["id"] == "pay"
+            assert server.received is not None
+            await server.send(f"LOST {server.received.at_proxy('pay')}".encode())
+        # Each session that was opened again is news for the host.
+        assert [(await proxy.host.receive()).get("id") for _ in range(3)] == [None, None, "pay"]
+        await accept_handshake(server)
+
+
+@pytest.mark.parametrize("name", [[], {}, None])
+async def test_a_call_whose_name_is_no_text_passes_as_any_other(name: Any) -> None:
+    async with lasting() as proxy:
+        server = await proxy.open()
+        await proxy.host.send(call(1, name))
+        assert (await server.receive())["params"] == {"name": name}
 
 
 async def test_while_the_server_is_away_calls_are_answered_with_a_clear_error_and_then_it_is_there_again(

@@ -53,20 +53,19 @@ class UnreadRequest:
             PeerError, RemoteProtocolError, Disconnected: as `ForwardedRequest.result`.
             Unreachable: no session could be opened.
         """
-        if self._attempt is None:
-            try:
-                return await self._answer()
-            except Disconnected as lost:
-                was_ignored = isinstance(lost, SessionLost)
-                if not was_ignored and (isinstance(lost, Unreachable) or not self._is_repeatable):
-                    raise
-            self._sent = None
-            self._send_or_wait()
-        if self._attempt is not None:
-            await self._wait_for(self._attempt)
+        try:
+            return await self._answer()
+        except Disconnected as lost:
+            was_ignored = isinstance(lost, SessionLost)
+            if not was_ignored and (isinstance(lost, Unreachable) or not self._is_repeatable):
+                raise
+        self._sent = self._attempt = None
+        self._send_or_wait()
         return await self._answer()
 
     async def _answer(self) -> JsonObject:
+        if self._attempt is not None:
+            await self._wait_for(self._attempt)
         if self._sent is None:
             self._send()
         assert self._sent is not None

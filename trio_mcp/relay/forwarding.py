@@ -277,17 +277,14 @@ class Forwarding:
             params = {**params, "_meta": {**as_object(params["_meta"]), PROGRESS_TOKEN: token}}
         unread = UnknownParams.model_validate(params)
         headers = self._headers.of(method, params, call.facts.headers)
-        memory, is_repeatable = self.memory, False
-        if memory is not None:
-            memory.note_request(method, params)
-            is_repeatable = memory.is_repeatable(method, params)
+        is_repeatable = self.memory is not None and self.memory.is_repeatable(method, params)
         to_call = partial(self._to_call, call)
         sent = self.link.forward(method, unread, to_call, headers, is_repeatable=is_repeatable)
         self._running[call] = None
         return sent, token
 
-    async def wait(self, call: Call, sent: SentRequest, token: int | None) -> JsonObject:
-        """Return the result of a request that was sent.
+    async def wait(self, call: Call, params: JsonObject, sent: SentRequest, token: int | None) -> JsonObject:
+        """Return the result of a request that was sent with these params.
 
         Raises:
             PeerError, Disconnected: the server has answered with an error, or not at all.
@@ -305,10 +302,11 @@ class Forwarding:
             del self._running[call]
             if token is not None:
                 del self._tokens[token]
-        if call.facts.method == "tools/list":
-            learns = self._headers if call.facts.terms.asks_in_rounds else self.memory
-            if learns is not None:
-                learns.learn(result)
+        method = call.facts.method
+        if self.memory is not None:
+            self.memory.note_result(method, params, result)
+        elif method == "tools/list" and call.facts.terms.asks_in_rounds:
+            self._headers.learn(result)
         return result
 
     def _new_token(self, call: Call, params: JsonObject) -> int | None:
@@ -458,7 +456,7 @@ class Exchange:
             return forwarding.repeated_handshake(self._own)
         sent = self._sent
         for _ in range(MAX_ROUNDS):
-            result = await forwarding.wait(call, *sent)
+            result = await forwarding.wait(call, params, *sent)
             asked = forwarding.read_round(call.facts, self._host, result)
             if asked is None:
                 return forwarding.bound(call.facts, self._own, result)

@@ -93,9 +93,14 @@ class SessionMemory(Listeners):
         if method == INITIALIZED:
             self._initialized = params
 
-    def note_request(self, method: str, params: JsonObject) -> None:
-        """Remember what a request of the host sets."""
-        if method == "logging/setLevel":
+    def note_result(self, method: str, params: JsonObject, result: JsonObject) -> None:
+        """Remember what a request of the host has set, or what its result says of the tools.
+
+        One that was rejected has set nothing, and one that waits for another session sets it there itself.
+        """
+        if method == "tools/list":
+            self._learn(result)
+        elif method == "logging/setLevel":
             self._level = params
         elif method == "resources/subscribe" and len(self._uris) < MAX_URIS:
             if isinstance(uri := params.get("uri"), str):
@@ -103,7 +108,7 @@ class SessionMemory(Listeners):
         elif method == "resources/unsubscribe" and isinstance(uri := params.get("uri"), str):
             self._uris.pop(uri, None)
 
-    def learn(self, result: JsonObject) -> None:
+    def _learn(self, result: JsonObject) -> None:
         """Remember which tools of a list do no more when they run twice."""
         for name, tool in tools_of(result):
             hints = as_object(tool.get("annotations"))
@@ -112,7 +117,9 @@ class SessionMemory(Listeners):
 
     def is_repeatable(self, method: str, params: JsonObject) -> bool:
         """Return whether a request may be sent again although the server may have processed it."""
-        return method in REPEATABLE or (method == "tools/call" and params.get("name") in self._harmless)
+        if method == "tools/call":
+            return isinstance(name := params.get("name"), str) and name in self._harmless
+        return method in REPEATABLE
 
     # what the link asks of the subscribers of its session
 
