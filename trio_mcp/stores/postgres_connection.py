@@ -249,16 +249,25 @@ def check(address: Address) -> None:
     with contextlib.closing(connect(address)) as connection:
         check_server(connection, address.name)
     if address.notices is not address:
-        with contextlib.closing(connect(address.notices)) as connection:
-            check_same(connection, address)
+        check_notices(address)
 
 
-def check_same(connection: LimitedConnection, address: Address) -> None:
-    """Raise `ConfigurationError` unless the notices of a store are received from its own database."""
-    if not version_of(connection):
-        raise ConfigurationError(
-            f"notify={address.notices.name} is another database than the store {address.name}: no notice would come"
-        )
+def check_notices(address: Address) -> None:
+    """Raise `ConfigurationError` unless a notice that is sent over one URL of a store is received over the other."""
+    channel = f"trio_mcp_{secrets.token_hex(8)}"
+    with (
+        contextlib.closing(PostgresSubscription(address, channel)) as subscription,
+        contextlib.closing(connect(address)) as sender,
+    ):
+        try:
+            sender.execute("select pg_notify(%s, '')", (channel,))
+        except psycopg.Error as error:
+            raise StoreError(f"the store {address.name} refused a notice: {one_line(error)}") from None
+        if not subscription.receive(ANSWER_SECONDS):
+            raise ConfigurationError(
+                f"notify={address.notices.name} receives no notice of the store {address.name}: it leads to another database, "
+                "or to a pool that gives each transaction another connection"
+            )
 
 
 def check_server(connection: LimitedConnection, name: str) -> None:

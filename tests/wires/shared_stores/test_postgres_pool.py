@@ -79,10 +79,20 @@ async def test_it_sets_nothing_on_the_connections_which_other_programs_get_after
                 assert {other.execute("show lock_timeout").fetchone() for _ in range(6)} == {("0",)}
 
 
-async def test_a_second_url_that_leads_to_another_database_ends_the_start(
+async def test_a_second_url_that_leads_to_another_database_ends_the_start_also_if_that_has_a_store(
     server: PostgresServer, pool_url: str
 ) -> None:
-    elsewhere = server.url.rpartition("/")[0] + "/template1"
+    server.say("create database other")
+    elsewhere = server.url.rpartition("/")[0] + "/other"
+    async with open_postgres(elsewhere):
+        pass
     with pytest.raises(ConfigurationError, match="another database"):
         async with open_postgres(f"{pool_url.partition('?')[0]}?notify={quote(elsewhere, safe='')}"):
             pass
+
+
+async def test_a_second_url_needs_no_rights_but_to_connect(server: PostgresServer, pool_url: str) -> None:
+    server.say("create role listener login")
+    listener = server.url.replace("postgres@", "listener@")
+    async with open_postgres(f"{pool_url.partition('?')[0]}?notify={quote(listener, safe='')}"):
+        pass
