@@ -36,6 +36,7 @@ MIGRATE_SECONDS: Final = 30.0
 INSPECT_SECONDS: Final = 600.0
 TERMINATE_MILLISECONDS: Final = 500
 LEAST_VERSION: Final = 140_000
+SCHEMES: Final = ("postgresql://", "postgres://")
 OURS: Final = ("namespace", "notify")
 """What libpq does not know in the query of a URL."""
 MIGRATION_LOCK: Final = 0x7472696F
@@ -73,7 +74,14 @@ class Address:
         options = parse_qsl(parts.query, keep_blank_values=True)
         self.has_namespace = "namespace" in dict(options)
         self.namespace = dict(options).get("namespace", "trio_mcp")
-        self.notices: Address = Address(dict(options)["notify"]) if "notify" in dict(options) else self
+        self.notices: Address = self
+        if (notify := dict(options).get("notify")) is not None:
+            # Nothing else is read as a URL: a connection string of libpq, say, would be shown with its password.
+            if not notify.startswith(SCHEMES):
+                raise ConfigurationError(
+                    "notify= in the URL of a store is the URL of its database, postgresql://HOST/NAME"
+                )
+            self.notices = Address(notify)
         # libpq does not know a plus for a blank.
         others = urlencode([each for each in options if each[0] not in OURS], quote_via=quote)
         user, _, host = parts.netloc.rpartition("@")

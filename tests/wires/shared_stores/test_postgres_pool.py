@@ -15,6 +15,7 @@ from store_servers import POOL_VARIABLE, InPool, PostgresServer, pool_of, postgr
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.storage import Put, Record, StoreTimeout
 from trio_mcp.stores.postgres import open_postgres
+from trio_mcp.stores.postgres_connection import Address
 from trio_mcp.testing.contract.store import StoreCase, StoreTrait, store_cases_of
 
 BOUND = 30
@@ -96,3 +97,10 @@ async def test_a_second_url_needs_no_rights_but_to_connect(server: PostgresServe
     listener = server.url.replace("postgres@", "listener@")
     async with open_postgres(f"{pool_url.partition('?')[0]}?notify={quote(listener, safe='')}"):
         pass
+
+
+@pytest.mark.parametrize("given", ["host=db password=hidden", "redis://:hidden@db/0", ""])
+def test_a_second_url_that_is_none_is_an_error_which_shows_nothing_of_it(given: str) -> None:
+    with pytest.raises(ConfigurationError, match="notify") as caught:
+        Address(f"postgresql://pool/shop?notify={quote(given, safe='')}")
+    assert "hidden" not in str(caught.value)
