@@ -26,12 +26,12 @@ def test_a_public_address_may_be_reached(address: str) -> None:
     check_address(address, "as.example", Reach.PUBLIC)
 
 
-@pytest.mark.parametrize("address", OTHER_ADDRESSES)
 @pytest.mark.parametrize("reach", [Reach.PUBLIC, Reach.LOOPBACK])
-def test_no_other_address_may_be_reached_under_any_name(address: str, reach: Reach) -> None:
-    with pytest.raises(AuthorizationError) as caught:
-        check_address(address, "as.example", reach)
-    assert caught.value.kind is AuthorizationErrorKind.ADDRESS
+def test_no_other_address_may_be_reached_under_any_name(reach: Reach) -> None:
+    for address in OTHER_ADDRESSES:
+        with pytest.raises(AuthorizationError) as caught:
+            check_address(address, "as.example", reach)
+        assert caught.value.kind is AuthorizationErrorKind.ADDRESS, address
 
 
 @given(st.integers(0, 2**32 - 1))

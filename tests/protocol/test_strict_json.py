@@ -116,11 +116,11 @@ def test_a_number_over_the_length_limit_is_refused_naming_it(number: str) -> Non
     refused(f'{{"a":{number}}}'.encode(), -32600, 320, "max_number_chars")
 
 
-@pytest.mark.parametrize("bad", range(0x80, 0x100))
-def test_a_byte_that_is_not_utf_8_is_refused_wherever_it_stands(bad: int) -> None:
+def test_a_byte_that_is_not_utf_8_is_refused_wherever_it_stands() -> None:
     text = b'{"a":["b",1.5,true]}'
-    for position in range(len(text)):
-        refused(text[:position] + bytes([bad]) + text[position + 1 :], -32700)
+    for bad in range(0x80, 0x100):
+        for position in range(len(text)):
+            refused(text[:position] + bytes([bad]) + text[position + 1 :], -32700)
 
 
 @pytest.mark.parametrize("sequence", [b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\x80"])

@@ -187,23 +187,20 @@ def test_a_reserved_value_is_the_inverse_of_a_path(path: str) -> None:
 DOTS = ["..", ".", "%2e%2e", "%2E.", "%252e%252e", "%25252E%25252e", "%2e", "..%5Cx", "..%255Cx"]
 
 
-@pytest.mark.parametrize(
-    "dots", [*DOTS, "..%2Fx", "..%252Fx", "a%2Fb", "a%5Cb", "a\\b", "a%00", "a\x00", "a%0A", "%7F", "%C2%85"]
-)
 @pytest.mark.parametrize("template", ["f:///{a}", "f://{a}/x", "f://h{/a}", "f://h{.a}", "f://h{;a}", "f://{a,b}"])
-def test_a_value_is_one_segment(template: str, dots: str) -> None:
+def test_a_value_is_one_segment(template: str) -> None:
     uri = expand(template, {"a": "VALUE", "b": "b"})
     assert match(template, uri) is not None
-    assert match(template, uri.replace("VALUE", dots)) is None
+    others = ["..%2Fx", "..%252Fx", "a%2Fb", "a%5Cb", "a\\b", "a%00", "a\x00", "a%0A", "%7F", "%C2%85"]
+    assert [value for value in (*DOTS, *others) if match(template, uri.replace("VALUE", value)) is not None] == []
 
 
-@pytest.mark.parametrize("around", ["{}", "{}/x", "x/{}", "x/{}/x", "x%2F{}%2Fx"])
-@pytest.mark.parametrize("dots", DOTS)
 @pytest.mark.parametrize("template", ["f:///{+a}", "f://{+a}/x", "f://h{/a*}", "f://h{#a}", "f://h{?a}", "f://h?x{&a}"])
-def test_no_segment_of_a_path_leads_out(template: str, dots: str, around: str) -> None:
+def test_no_segment_of_a_path_leads_out(template: str) -> None:
     uri = expand(template, {"a": "VALUE"})
     assert match(template, uri) is not None
-    assert match(template, uri.replace("VALUE", around.replace("{}", dots))) is None
+    paths = [around.replace("{}", dots) for around in ("{}", "{}/x", "x/{}", "x/{}/x", "x%2F{}%2Fx") for dots in DOTS]
+    assert [path for path in paths if match(template, uri.replace("VALUE", path)) is not None] == []
 
 
 @pytest.mark.parametrize(
