@@ -39,7 +39,7 @@ def test_what_is_not_scored_is_chosen_by_its_reason() -> None:
 
 def test_a_list_of_another_length_than_expected_stops_the_run() -> None:
     selection = Selection("server", "1", "required", 30, lambda suite, role: ["ping"])
-    with pytest.raises(SetupError, match="server 1 required holds 1 scenarios, not 30: ping"):
+    with pytest.raises(SetupError, match=r"required.*30.*ping"):
         scenarios_of(selection, Suite("1", Path("node"), Path("index.js")))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from naming import naming
 
 from trio_mcp.runtime import Divergence, EntryKind, Journal, JournalEntry
 
@@ -26,7 +27,7 @@ def test_nothing_is_known_under_a_name_that_was_not_recorded() -> None:
 
 def test_a_name_is_recorded_once_for_each_kind() -> None:
     journal = Journal((STEP,))
-    with pytest.raises(ValueError, match="step 'search' was recorded already"):
+    with pytest.raises(ValueError, match=naming("step", "'search'")):
         journal.record(STEP)
     journal.record(JournalEntry(EntryKind.ANSWER, "search", 1))
     assert len(journal.entries) == 2

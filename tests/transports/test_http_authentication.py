@@ -255,7 +255,7 @@ async def test_an_empty_principal_is_rejected(principal: str | None) -> None:
 
 
 def test_a_hook_that_is_not_a_function_is_rejected_where_it_is_written() -> None:
-    with pytest.raises(TypeError, match="authenticate must be an async function"):
+    with pytest.raises(TypeError, match="authenticate"):
         asgi_app(Server("known"), authenticate="alice")  # type: ignore[arg-type]
 
 
@@ -265,9 +265,9 @@ def plain(headers: Mapping[str, str]) -> str | None:
 
 @pytest.mark.parametrize("hook", [plain, lambda _: "alice", partial(plain)], ids=["def", "lambda", "partial"])
 def test_a_function_that_is_not_async_is_refused_where_it_is_written(hook: Callable[..., Any]) -> None:
-    with pytest.raises(TypeError, match="authenticate must be an async function"):
+    with pytest.raises(TypeError, match="authenticate"):
         asgi_app(Server("known"), authenticate=hook)
-    with pytest.raises(TypeError, match="authenticate must be an async function"):
+    with pytest.raises(TypeError, match="authenticate"):
         HttpOptions(authenticate=hook)
 
 

@@ -14,6 +14,7 @@ import pytest
 import trio
 import trio_websocket
 from hypercorn_peer import Client as Bytes, listening
+from naming import naming
 from stage import Stage
 from trio.testing import wait_all_tasks_blocked
 from websocket_peer import SOON, served
@@ -300,7 +301,7 @@ async def test_a_server_that_breaks_the_framing_gets_a_close_code(message: bytes
 
 async def test_a_message_that_the_server_finds_too_big_names_its_limit() -> None:
     async with served(Stage().server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
-        with pytest.raises(Disconnected, match="1009, message too big: a message may have 2000 bytes"):
+        with pytest.raises(Disconnected, match=naming(1009, "2000 bytes")):
             await client.call_tool("echo", {"text": "x" * 2000})
 
 
@@ -392,7 +393,7 @@ async def test_a_silent_server_is_pinged_and_given_up_when_it_stays_silent() -> 
         await trio.sleep_forever()
 
     async with answering(freeze) as url, connect(url, ping_interval=0.1) as channel:
-        with pytest.raises(trio.BrokenResourceError, match=r"silent for .* s, and answered no ping"):
+        with pytest.raises(trio.BrokenResourceError, match=naming("silent", "ping")):
             await channel.receive()
 
 
