@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import trio
@@ -13,7 +15,7 @@ from naming import unnamed
 
 from trio_mcp import Client, accept
 
-TASKS = str(Path(__file__).parents[1] / "transports" / "tasks_app.py")
+TASKS = str(Path(__file__).parents[1] / "interop" / "task_server.py")
 
 
 def test_a_call_as_a_task_shows_its_id_and_its_state(mode: str) -> None:
@@ -30,10 +32,15 @@ def test_a_call_as_a_task_is_cancelled_with_ctrl_c() -> None:
         assert person.waits() == 128 + signal.SIGINT
 
 
-def test_tasks_of_a_running_server_are_listed_shown_and_cancelled() -> None:
+@contextmanager
+def serving() -> Iterator[str]:
     with started("serve", TASKS, "--port", "0") as server:
         assert server.stderr is not None
-        url = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+/mcp", line)))
+        yield next(found[0] for line in server.stderr if (found := re.search(r"http://\S+/mcp", line)))
+
+
+def test_tasks_of_a_running_server_are_listed_shown_and_cancelled() -> None:
+    with serving() as url:
         with started("call", url, "endless", "--task") as call:
             assert call.stderr is not None
             task_id = next(line.split()[1] for line in call.stderr if line.startswith("task "))
@@ -59,9 +66,7 @@ async def start_report(url: str) -> str:
 
 
 def test_a_task_that_its_client_has_left_is_followed_and_answered() -> None:
-    with started("serve", TASKS, "--port", "0") as server:
-        assert server.stderr is not None
-        url = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+/mcp", line)))
+    with serving() as url:
         done = trio_mcp("tasks", "follow", url, trio.run(start_report, url), "--answer", "value=4")
         assert (done.returncode, done.stdout) == (0, "3: 4\n"), done.stderr
         assert "[completed] writing" in done.stderr
@@ -73,16 +78,14 @@ def test_a_task_that_its_client_has_left_is_followed_and_answered() -> None:
 
 
 def test_show_says_what_a_task_asks() -> None:
-    with started("serve", TASKS, "--port", "0") as server:
-        assert server.stderr is not None
-        url = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+/mcp", line)))
+    with serving() as url:
         task_id = trio.run(start_report, url)
         done = trio_mcp("tasks", "show", url, task_id)
         assert (done.returncode, done.stdout) == (0, "")
-        assert unnamed(done.stderr, "input_required", "asks: how many pages?", "value (a whole number)", "follow") == []
+        assert unnamed(done.stderr, "input_required", "asks: How many pages?", "value (a whole number)", "follow") == []
         shown = json.loads(trio_mcp("tasks", "show", url, task_id, "--json").stdout)
         (question,) = shown["inputRequests"].values()
-        assert question["params"]["message"] == "how many pages?"
+        assert question["params"]["message"] == "How many pages?"
 
 
 def test_an_option_of_calls_is_not_called_an_argument_of_python() -> None:

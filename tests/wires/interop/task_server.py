@@ -39,6 +39,12 @@ async def endless() -> None:
     await trio.sleep_forever()
 
 
+@server.tool
+async def plain() -> str:
+    """Never runs as a task."""
+    return "done"
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "http":
         server.run("http", port=0)
