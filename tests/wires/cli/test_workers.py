@@ -73,19 +73,6 @@ async def test_a_worker_that_is_killed_is_replaced_and_its_calls_go_on_elsewhere
         assert before - crew.pids == {victim}
 
 
-async def test_sighup_replaces_all_workers_and_no_call_fails(short: Path) -> None:
-    async with serving(short) as crew:
-        before, served = crew.pids, 0
-        crew.process.send_signal(signal.SIGHUP)
-        with trio.fail_after(60):
-            while before & crew.pids:
-                assert int(await crew.call("where")) > 0
-                served += 1
-        assert served > 10
-        assert len(crew.pids) == 3
-        assert sum("serves MCP at" in line for line in crew.said) == 1
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_all_workers_and_leaves_no_folder(short: Path, number: signal.Signals) -> None:
     async with serving(short) as crew:

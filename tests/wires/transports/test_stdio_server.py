@@ -327,21 +327,6 @@ async def test_a_signal_ends_the_process_although_a_tool_is_stuck_and_its_caller
         assert b"the process did not end in time" in said
 
 
-async def test_a_signal_ends_the_process_although_a_tool_blocks_the_loop() -> None:
-    async with running("blocks") as server:
-        server.process.send_signal(signal.SIGTERM)
-        assert await server.end() == 1
-        said = await server.errors()
-        assert b"has blocked the event loop" in said
-        assert b"in blocks" in said
-
-
-async def test_the_end_of_stdin_ends_the_process_although_a_tool_is_stuck() -> None:
-    async with running("deaf") as server:
-        await server.stdin.aclose()
-        assert await server.end() == 1
-
-
 async def test_a_closed_stdout_ends_the_process_although_a_tool_is_stuck_and_stdin_is_open() -> None:
     async with running("deaf") as server:
         await server.stdout.aclose()
