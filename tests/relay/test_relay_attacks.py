@@ -48,28 +48,22 @@ def round_of(request_id: int | str, **questions: Json) -> Json:
 # providers
 
 
-@pytest.mark.parametrize("answer", [None, "hello", HELLO])
-async def test_a_provider_that_returns_something_else_fails_its_sample_alone(answer: object) -> None:
+@pytest.mark.parametrize(
+    "outcome", [None, "hello", HELLO, SystemExit(), KeyboardInterrupt(), KeyError("secret")], ids=repr
+)
+async def test_a_provider_that_returns_or_raises_something_else_fails_its_sample_alone(outcome: object) -> None:
     class Odd:
         async def sample(self, request: CreateMessageRequestParams) -> Any:
-            return answer
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return outcome
 
     async with legacy(Odd()) as proxy:
         await proxy.server.send(ask(1))
-        assert (await proxy.server.receive())["error"]["code"] == -32603
-        await proxy.host.send(call(2))
-        assert await proxy.server.receive() == call(2)
-
-
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
-async def test_a_provider_that_raises_what_ends_programs_fails_its_sample_alone(kind: type[BaseException]) -> None:
-    class Odd:
-        async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
-            raise kind
-
-    async with legacy(Odd()) as proxy:
-        await proxy.server.send(ask(1))
-        assert (await proxy.server.receive())["error"]["code"] == -32603
+        answer = await proxy.server.receive()
+        assert answer["error"]["code"] == -32603
+        assert "secret" not in json.dumps(answer)
+        await proxy.host.hears_nothing_before(proxy.server, NOTE)
         await proxy.host.send(call(2))
         assert await proxy.server.receive() == call(2)
 

@@ -263,15 +263,6 @@ async def test_a_failure_of_the_provider_is_named_without_its_words(kind: Provid
         assert "sk-secret" not in json.dumps(answer)
 
 
-async def test_a_fault_of_a_provider_is_an_error_of_its_request_alone() -> None:
-    async with legacy(Model(fails=KeyError("secret"))) as proxy:
-        await proxy.server.send(ask(1))
-        answer = await proxy.server.receive()
-        assert answer["error"]["code"] == -32603
-        assert "secret" not in json.dumps(answer)
-        await proxy.host.hears_nothing_before(proxy.server, NOTE)
-
-
 async def test_an_answer_with_tool_results_is_no_answer_of_a_model() -> None:
     answer = saying("x").model_copy(update={"content": [ToolResultContent(tool_use_id="u1", content=[])]})
     async with legacy(Model(answer=answer)) as proxy:
