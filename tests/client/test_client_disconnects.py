@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import trio
+from connected import connected
 from programs import Programs, programs
 from trio.testing import wait_all_tasks_blocked
 
@@ -53,47 +54,44 @@ async def test_a_connection_that_is_not_opened_again_is_reported_and_the_client_
     programs: Programs, server: Server, mode: str
 ) -> None:
     seen: list[str] = []
-    with trio.fail_after(BOUND):
-        async with Client.connect(["files"], mode=mode, on_disconnect=seen.append, reconnect=False) as client:
-            await programs.kill("files")
-            assert len(seen) == 1
-            assert not client.is_open
+    async with connected(["files"], mode=mode, on_disconnect=seen.append, reconnect=False, bound=BOUND) as client:
+        await programs.kill("files")
+        assert len(seen) == 1
+        assert not client.is_open
 
 
 async def test_a_subscriber_has_its_connection_opened_again_with_growing_delays(
     programs: Programs, server: Server, mode: str
 ) -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(["files"], mode=mode) as client, client.listen(tools=True) as changes:
-            await trio.sleep(60)
-            lost_at = trio.current_time()
-            programs.broken["files"] = OSError("gone")
-            await programs.kill("files")
-            await trio.sleep(200)
-            attempts = [at - lost_at for at in programs.started_at["files"][1:]]
-            assert attempts[0] <= RECONNECT_BACKOFF.first
-            assert 5 < len(attempts) < 30
-            assert max(later - earlier for earlier, later in itertools.pairwise(attempts)) <= 30
-            del programs.broken["files"]
-            assert (await changes.__anext__()).kind == "tools"
+    async with connected(["files"], mode=mode, bound=BOUND) as client, client.listen(tools=True) as changes:
+        await trio.sleep(60)
+        lost_at = trio.current_time()
+        programs.broken["files"] = OSError("gone")
+        await programs.kill("files")
+        await trio.sleep(200)
+        attempts = [at - lost_at for at in programs.started_at["files"][1:]]
+        assert attempts[0] <= RECONNECT_BACKOFF.first
+        assert 5 < len(attempts) < 30
+        assert max(later - earlier for earlier, later in itertools.pairwise(attempts)) <= 30
+        del programs.broken["files"]
+        assert (await changes.__anext__()).kind == "tools"
 
 
 async def test_requests_share_the_failure_of_an_attempt_that_a_subscriber_has_just_waited_for(
     programs: Programs, server: Server
 ) -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(["files"], mode="legacy") as client, client.listen(tools=True):
-            programs.broken["files"] = OSError("gone")
-            await programs.kill("files")
-            await wait_all_tasks_blocked()
-            attempts = programs.starts["files"]
-            for _ in range(10):
-                with pytest.raises(Unreachable, match="gone"):
-                    await client.ping()
-            assert programs.starts["files"] == attempts
-            del programs.broken["files"]
-            await trio.sleep(LEAST_PAUSE)
-            await client.ping()
+    async with connected(["files"], mode="legacy", bound=BOUND) as client, client.listen(tools=True):
+        programs.broken["files"] = OSError("gone")
+        await programs.kill("files")
+        await wait_all_tasks_blocked()
+        attempts = programs.starts["files"]
+        for _ in range(10):
+            with pytest.raises(Unreachable, match="gone"):
+                await client.ping()
+        assert programs.starts["files"] == attempts
+        del programs.broken["files"]
+        await trio.sleep(LEAST_PAUSE)
+        await client.ping()
 
 
 async def test_a_failing_on_disconnect_is_logged_and_changes_nothing(
@@ -102,11 +100,10 @@ async def test_a_failing_on_disconnect_is_logged_and_changes_nothing(
     def fail(_: str) -> None:
         raise ZeroDivisionError
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(["files"], mode=mode, on_disconnect=fail) as client:
-            await programs.kill("files")
-            await wait_all_tasks_blocked()
-            assert (await client.call_tool("read")).text == "content"
+    async with connected(["files"], mode=mode, on_disconnect=fail, bound=BOUND) as client:
+        await programs.kill("files")
+        await wait_all_tasks_blocked()
+        assert (await client.call_tool("read")).text == "content"
     assert "ZeroDivisionError" in caplog.text
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from typing import Any
 
 import pytest
-import trio
+from connected import connected
 from naming import naming, unnamed
 from pydantic import BaseModel, ConfigDict
 from scripted import Json, answered, conversation, said, works
 
-from trio_mcp import Client, Server, ToolError, ToolFailed, ToolResult
+from trio_mcp import Server, ToolError, ToolFailed, ToolResult
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.types import CallToolResult, ImageContent, JsonValue, TextContent
 
@@ -79,13 +77,6 @@ def returning(annotation: object, value: object) -> Any:
     return tool
 
 
-@asynccontextmanager
-async def connected(mode: str) -> AsyncIterator[Client]:
-    with trio.fail_after(BOUND):
-        async with Client.connect(served(), mode=mode) as client:
-            yield client
-
-
 @pytest.mark.parametrize("listed", [False, True], ids=["unlisted", "listed"])
 @pytest.mark.parametrize(
     ("name", "data"),
@@ -103,7 +94,7 @@ async def connected(mode: str) -> AsyncIterator[Client]:
     ],
 )
 async def test_data_is_the_value_that_the_tool_returned(mode: str, name: str, data: JsonValue, listed: bool) -> None:
-    async with connected(mode) as client:
+    async with connected(served(), mode) as client:
         if listed:
             await client.list_tools()
         assert (await client.call_tool(name)).data == data
@@ -143,13 +134,13 @@ def test_data_is_unwrapped_for_every_server_that_wraps_it(content: Json, data: J
     ids=str,
 )
 async def test_returns_gives_the_value_as_its_type(mode: str, name: str, returns: Any, value: object) -> None:
-    async with connected(mode) as client:
+    async with connected(served(), mode) as client:
         given = await client.call_tool(name, returns=returns)
         assert (given, type(given)) == (value, type(value))
 
 
 async def test_a_value_of_another_type_is_an_error_that_says_where(mode: str) -> None:
-    async with connected(mode) as client:
+    async with connected(served(), mode) as client:
         with pytest.raises(RemoteProtocolError) as raised:
             await client.call_tool("hits", returns=list[Wrapper])
         assert unnamed(str(raised.value), "hits", "list", "0.result") == []
@@ -166,7 +157,7 @@ async def test_a_value_that_is_not_a_type_is_rejected_before_anything_is_sent(op
 
 
 async def test_an_error_is_raised_where_the_program_asks_for_it(mode: str) -> None:
-    async with connected(mode) as client:
+    async with connected(served(), mode) as client:
         result = await client.call_tool("fails")
         assert result.is_error is True
         with pytest.raises(ToolFailed, match="no seat is left"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from naming import naming
 from pydantic import BaseModel
 from trio.testing import wait_all_tasks_blocked
@@ -79,9 +80,8 @@ class Bench:
     @asynccontextmanager
     async def client(self, mode: str, **options: Any) -> AsyncIterator[Client]:
         options.setdefault("on_elicit", lambda _params: accept(value=7))
-        with trio.fail_after(500):
-            async with Client.connect(self.server, mode=mode, **options) as client:
-                yield client
+        async with connected(self.server, mode=mode, **options, bound=500) as client:
+            yield client
 
 
 def as_task(mode: str) -> Any:
@@ -375,16 +375,15 @@ async def test_a_cancel_of_the_call_before_its_task_is_known_cancels_the_task(mo
         finally:
             running.discard(me)
 
-    with trio.fail_after(500):
-        async with Client.connect(server, mode=mode) as client:
-            await client.list_tools()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(partial(client.call_tool, "endless", **as_task(mode)))
-                for _ in range(steps):
-                    await trio.lowlevel.checkpoint()
-                nursery.cancel_scope.cancel()
-            await wait_all_tasks_blocked()
-            assert not running
+    async with connected(server, mode=mode, bound=500) as client:
+        await client.list_tools()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(client.call_tool, "endless", **as_task(mode)))
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        await wait_all_tasks_blocked()
+        assert not running
 
 
 # forgotten awaits

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import trio
+from connected import connected
 from talk import offering
 
-from trio_mcp import Client, Context, PeerError, UrlElicitationRequired, accept
+from trio_mcp import Context, PeerError, UrlElicitationRequired, accept
 from trio_mcp.types import ElicitRequestURLParams
 
 URL = "https://example.com/connect"
@@ -30,20 +30,18 @@ async def test_our_client_opens_the_page_and_ignores_a_notice_that_it_does_not_k
         server.complete_elicitation("visit-1")
         return accept()
 
-    with trio.fail_after(10):
-        async with Client.connect(server, mode=mode, on_elicit_url=open_page) as client:
-            result = await client.call_tool("connect")
-            assert (result.text or "").startswith("accept")
-            await client.ping()
+    async with connected(server, mode=mode, on_elicit_url=open_page) as client:
+        result = await client.call_tool("connect")
+        assert (result.text or "").startswith("accept")
+        await client.ping()
     assert opened == [URL]
 
 
 async def test_our_client_raises_the_error_and_ignores_the_notice_of_a_page_that_it_never_opened() -> None:
     server = offering(needs_page)
-    with trio.fail_after(10):
-        async with Client.connect(server, mode="legacy", on_elicit_url=lambda _: accept()) as client:
-            with pytest.raises(PeerError) as refused:
-                await client.call_tool("needs_page")
-            assert refused.value.code == URL_REQUIRED
-            assert server.complete_elicitation("visit-1")
-            await client.ping()
+    async with connected(server, mode="legacy", on_elicit_url=lambda _: accept()) as client:
+        with pytest.raises(PeerError) as refused:
+            await client.call_tool("needs_page")
+        assert refused.value.code == URL_REQUIRED
+        assert server.complete_elicitation("visit-1")
+        await client.ping()

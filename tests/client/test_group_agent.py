@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from naming import unnamed
 from programs import Programs, programs
 from scripted_model import ScriptedModel, results_in, use
@@ -97,9 +98,8 @@ async def test_a_filter_goes_by_the_names_of_clients_too() -> None:
         return len(tool.name) < 6
 
     model = ScriptedModel("done")
-    with trio.fail_after(BOUND):
-        async with Client.connect(files()) as client:
-            await run_agent(model, "?", client, only=is_short)
+    async with connected(files(), bound=BOUND) as client:
+        await run_agent(model, "?", client, only=is_short)
     assert names(model.asked[0].tools) == ["read"]
 
 

@@ -6,9 +6,10 @@ import signal
 
 import pytest
 import trio
+from connected import connected
 from scripted import unopened
 
-from trio_mcp import Client, Context, Server
+from trio_mcp import Context, Server
 
 server = Server("noisy")
 
@@ -25,10 +26,9 @@ def interrupt(_message: object) -> None:
 
 
 async def call_it() -> None:
-    with trio.fail_after(5):
-        async with Client.connect(server, mode="legacy", on_log=interrupt) as client:
-            await client.call_tool("shout")
-            await trio.sleep_forever()
+    async with connected(server, mode="legacy", on_log=interrupt) as client:
+        await client.call_tool("shout")
+        await trio.sleep_forever()
 
 
 def test_an_interrupt_that_lands_in_a_task_of_the_client_reaches_the_main_task() -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 import trio
+from connected import connected
 from listing_server import ListingServer
 from naming import unnamed
 from programs import Programs, programs
@@ -214,16 +215,15 @@ async def test_the_calls_of_a_host_reach_a_server_that_speaks_another_era_when_i
     two(programs, before)
     outer = Server("outer")
     outer.mount("files", proxy(["files"]))
-    with trio.fail_after(BOUND):
-        async with Client.connect(outer, mode=host) as client:
-            assert (await client.call_tool("files_old")).text == "old"
-            await trio.sleep(60)
-            another = only(after, Server("files"))
-            add(another, "new")
-            programs.servers["files"] = another
-            await programs.kill("files")
-            await trio.sleep(60)
-            assert (await client.call_tool("files_new")).text == "new"
+    async with connected(outer, mode=host, bound=BOUND) as client:
+        assert (await client.call_tool("files_old")).text == "old"
+        await trio.sleep(60)
+        another = only(after, Server("files"))
+        add(another, "new")
+        programs.servers["files"] = another
+        await programs.kill("files")
+        await trio.sleep(60)
+        assert (await client.call_tool("files_new")).text == "new"
 
 
 @every_way
@@ -256,13 +256,12 @@ async def test_a_resource_that_a_host_follows_is_followed_when_the_server_is_bac
     server.add_resource("note://one", lambda: "one")
     outer = Server("outer")
     outer.mount("files", proxy(["files"]))
-    with trio.fail_after(BOUND):
-        async with Client.connect(outer) as client, client.listen(uris=["note://files/one"]) as changes:
-            await trio.sleep(60)
-            await programs.kill("files")
-            await trio.sleep(10)
-            server.resource_updated("note://one")
-            assert (await anext(changes)).uri == "note://files/one"
+    async with connected(outer, bound=BOUND) as client, client.listen(uris=["note://files/one"]) as changes:
+        await trio.sleep(60)
+        await programs.kill("files")
+        await trio.sleep(10)
+        server.resource_updated("note://one")
+        assert (await anext(changes)).uri == "note://files/one"
 
 
 HOSTILE = {

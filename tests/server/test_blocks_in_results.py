@@ -12,13 +12,14 @@ from typing import Annotated, Any, Optional
 
 import pytest
 import trio
+from connected import connected
 from naming import naming, unnamed
 from one_tool import failure_of, result_of
 from pydantic import BaseModel
 from talk import Json, talk_to
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Audio, Client, File, Image, Server, ToolResult
+from trio_mcp import Audio, File, Image, Server, ToolResult
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.server.values.media import MAX_FILE, FileToRead, media_block
 from trio_mcp.server.values.text_results import return_spec
@@ -342,9 +343,8 @@ async def test_a_file_that_is_missing_is_an_internal_error_without_its_path(tmp_
 async def test_a_prompt_may_hold_images_too(chart: Path) -> None:
     server = Server("prompts")
     server.add_prompt(lambda: ["Describe this:", Image(chart)], name="describe")
-    with trio.fail_after(10):
-        async with Client.connect(server) as client:
-            messages = (await client.get_prompt("describe")).messages
+    async with connected(server) as client:
+        messages = (await client.get_prompt("describe")).messages
     assert [message.content.type for message in messages] == ["text", "image"]
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from naming import naming, unnamed
 from one_tool import talk_with
 from talk import Talk, accept
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import CancelReason, Client, Context, PeerError, Server, ServiceOptions, accept as user_accepts
+from trio_mcp import CancelReason, Context, PeerError, Server, ServiceOptions, accept as user_accepts
 from trio_mcp.errors import BranchElicitNotAllowed, BranchLimit, CapabilityError
 from trio_mcp.testing import replay_tool
 from trio_mcp.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, SamplingMessage, TextContent
@@ -58,11 +59,10 @@ async def call(
     """Call a tool with this body, over memory; the user says yes to everything."""
     server = Server("tester", options=ServiceOptions(**(limits or {})))
     server.add_tool(body, name="tool", **tool)
-    with trio.fail_after(BOUND):
-        async with Client.connect(
-            server, mode=mode, on_sample=model or Model(), on_elicit=lambda _: user_accepts(value=True)
-        ) as client:
-            return await client.call_tool("tool")
+    async with connected(
+        server, mode=mode, on_sample=model or Model(), on_elicit=lambda _: user_accepts(value=True)
+    ) as client:
+        return await client.call_tool("tool")
 
 
 async def text_of(body: Body, **more: Any) -> str:

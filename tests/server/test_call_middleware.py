@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 import trio
+from connected import connected
 from naming import unnamed
 from talk import talk_to
 from trio.testing import wait_all_tasks_blocked
@@ -17,7 +18,6 @@ from trio_mcp import (
     CallHandler,
     CallRequest,
     CallResult,
-    Client,
     Context,
     PeerError,
     Provide,
@@ -29,8 +29,6 @@ from trio_mcp import (
     accept_defaults,
 )
 from trio_mcp.types import CallToolResult, GetPromptResult
-
-BOUND = 20.0
 
 
 class Unsteady(Exception):
@@ -49,9 +47,8 @@ async def retry(call: CallRequest, handler: CallHandler) -> CallResult:
 
 async def call(server: Server, **options: Any) -> CallToolResult:
     """Call the tool `tool`."""
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, **options) as client:
-            return await client.call_tool("tool")
+    async with connected(server, **options) as client:
+        return await client.call_tool("tool")
 
 
 # what it sees
@@ -79,12 +76,11 @@ async def test_it_sees_the_call_and_its_result(mode: Any) -> None:
     async def config() -> str:
         return "x"
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode) as client:
-            await client.call_tool("add", {"a": 1, "b": 2})
-            await client.get_prompt("review", {"code": "c"})
-            await client.read_resource("config://app")
-            await client.list_tools()
+    async with connected(server, mode=mode) as client:
+        await client.call_tool("add", {"a": 1, "b": 2})
+        await client.get_prompt("review", {"code": "c"})
+        await client.read_resource("config://app")
+        await client.list_tools()
     assert [entry[:5] for entry in seen] == [  # type: ignore[index]
         ("tool", "add", {"a": 1, "b": 2}, "tools/call", None),
         ("prompt", "review", {"code": "c"}, "prompts/get", None),
@@ -172,12 +168,11 @@ async def test_what_it_raises_is_the_error_of_the_call() -> None:
     async def config() -> str:
         raise Unsteady
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            result = await client.call_tool("tool")
-            assert (result.is_error, result.text) == (True, "the database is away")
-            with pytest.raises(PeerError, match="the database is away"):
-                await client.read_resource("config://app")
+    async with connected(server) as client:
+        result = await client.call_tool("tool")
+        assert (result.is_error, result.text) == (True, "the database is away")
+        with pytest.raises(PeerError, match="the database is away"):
+            await client.read_resource("config://app")
 
 
 async def test_it_may_answer_without_the_body() -> None:
@@ -225,9 +220,8 @@ async def test_a_wrong_use_of_the_handler_names_what_to_write(mistake: str) -> N
         return MISTAKES[mistake](call, handler)  # type: ignore[no-any-return]
 
     server.add_tool(lambda: None, name="tool")
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            text = (await client.call_tool("tool")).text
+    async with connected(server) as client:
+        text = (await client.call_tool("tool")).text
     assert unnamed(text, "TypeError", "await handler") == []
 
 
@@ -350,16 +344,15 @@ async def test_a_call_with_middleware_and_providers_leaves_nothing_for_the_garba
 
     tool.__annotations__["value"] = Annotated[Value, Provide(make)]
     server.add_tool(tool, limit=1)
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            gc.collect()
-            gc.disable()
-            try:
-                assert bool((await client.call_tool("tool")).is_error) is fails
-                await wait_all_tasks_blocked()
-                assert [value() for value in made] == [None] * (3 if fails else 1)
-            finally:
-                gc.enable()
+    async with connected(server) as client:
+        gc.collect()
+        gc.disable()
+        try:
+            assert bool((await client.call_tool("tool")).is_error) is fails
+            await wait_all_tasks_blocked()
+            assert [value() for value in made] == [None] * (3 if fails else 1)
+        finally:
+            gc.enable()
 
 
 # registration
@@ -399,12 +392,11 @@ async def test_a_handler_that_was_stored_runs_nothing_after_its_middleware_has_e
     async def tool() -> None:
         runs.append(1)
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            await client.call_tool("tool")
-            before = len(runs)
-            with pytest.raises(RuntimeError) as raised:
-                await stored[0]()
+    async with connected(server) as client:
+        await client.call_tool("tool")
+        before = len(runs)
+        with pytest.raises(RuntimeError) as raised:
+            await stored[0]()
     assert unnamed(str(raised.value), "keep", "tool") == []
     assert (before, len(runs)) == (0 if fails else 1, before)
 

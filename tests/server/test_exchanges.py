@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 import pytest
-import trio
+from connected import connected
 from pydantic import BaseModel
 from talk import DECLINE, DISMISS, Json, Legacy, accept, offering, play
 
-from trio_mcp import Accepted, Client, Context, Elicit, Server, accept as user_accepts
+from trio_mcp import Accepted, Context, Elicit, Server, accept as user_accepts
 from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.server import ElicitExchange
 from trio_mcp.testing import replay_tool
@@ -172,12 +172,11 @@ async def test_branches_share_the_numbers_of_their_call_and_calls_share_none(mod
         return [await child(ctx), *await ctx.branch_all(child, child, child)]
 
     calls: list[list[str]] = []
-    with trio.fail_after(10):
-        async with Client.connect(offering(tool), mode=mode, on_elicit=lambda _: user_accepts(value=1)) as client:
-            for _ in range(2):
-                result = await client.call_tool("tool")
-                assert isinstance(result.structured_content, dict)
-                calls.append(result.structured_content["result"])  # type: ignore[arg-type]
+    async with connected(offering(tool), mode=mode, on_elicit=lambda _: user_accepts(value=1)) as client:
+        for _ in range(2):
+            result = await client.call_tool("tool")
+            assert isinstance(result.structured_content, dict)
+            calls.append(result.structured_content["result"])  # type: ignore[arg-type]
     for ids in calls:
         assert sorted(map(number, ids)) == [1, 2, 3, 4]
         assert number(ids[0]) == 1

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from naming import naming, unnamed
 from one_tool import result_of
 from pydantic import BaseModel
 from talk import Json, Talk, talk_to
 from trio.testing import MockClock
 
-from trio_mcp import CallHandler, CallRequest, CallResult, Client, Context, Image, Server, ServiceOptions, ToolResult
+from trio_mcp import CallHandler, CallRequest, CallResult, Context, Image, Server, ServiceOptions, ToolResult
 from trio_mcp.protocol.uri.uris import KEPT_HERE
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.server.large_results import LEAST_MAX_RESULT, cut
@@ -53,20 +52,13 @@ def limited(**options: Any) -> Server:
     return server
 
 
-@asynccontextmanager
-async def connected(mode: str, server: Server | None = None) -> AsyncIterator[Client]:
-    with trio.fail_after(10):
-        async with Client.connect(server or limited(), mode=mode) as client:
-            yield client
-
-
 def link_in(result: Any) -> ResourceLink:
     (link,) = [block for block in result.content if isinstance(block, ResourceLink)]
     return link
 
 
 async def test_a_large_result_is_a_preview_and_its_caller_reads_all_of_it(mode: str) -> None:
-    async with connected(mode) as client:
+    async with connected(limited(), mode) as client:
         result = await client.call_tool("lines")
         assert len(result.encode()) <= LIMIT
         shown, notice, link = result.content
@@ -92,7 +84,7 @@ async def test_what_middleware_returns_has_the_same_limit_and_middleware_sees_th
         seen.append(len(result.text))
         return ToolResult(content=[TextContent(text=result.text * 2)])
 
-    async with connected(mode, server) as client:
+    async with connected(server, mode) as client:
         for count in (300, 1000):
             result = await client.call_tool("lines", {"count": count})
             assert len(result.encode()) <= LIMIT
@@ -103,14 +95,14 @@ async def test_what_middleware_returns_has_the_same_limit_and_middleware_sees_th
 
 
 async def test_a_result_within_the_limit_is_sent_as_it_is(mode: str) -> None:
-    async with connected(mode) as client:
+    async with connected(limited(), mode) as client:
         result = await client.call_tool("rows", {"count": 2})
         assert (result.data, len(result.content)) == ([{"number": 0}, {"number": 1}], 1)
         assert (await client.call_tool("lines", {"count": 2})).text == await lines(2)
 
 
 async def test_a_structure_is_read_as_json_once(mode: str) -> None:
-    async with connected(mode) as client:
+    async with connected(limited(), mode) as client:
         # The schema promises a structure, which a preview has not.
         assert {tool.output_schema is None for tool in await client.list_tools()} == {True}
         result = await client.call_tool("rows")
@@ -121,7 +113,7 @@ async def test_a_structure_is_read_as_json_once(mode: str) -> None:
 
 
 async def test_all_parts_of_a_result_are_read(mode: str) -> None:
-    async with connected(mode) as client:
+    async with connected(limited(), mode) as client:
         result = await client.call_tool("pictures")
         assert unnamed(result.content[1].wire()["text"], "2 other parts") == []
         contents = (await client.read_resource(link_in(result).uri)).contents
@@ -130,7 +122,7 @@ async def test_all_parts_of_a_result_are_read(mode: str) -> None:
 
 
 async def test_an_error_stays_an_error(mode: str) -> None:
-    async with connected(mode) as client:
+    async with connected(limited(), mode) as client:
         result = await client.call_tool("failing")
         assert (result.is_error, len(result.encode()) <= LIMIT) == (True, True)
         whole = (await client.read_resource(link_in(result).uri)).text
@@ -138,12 +130,12 @@ async def test_an_error_stays_an_error(mode: str) -> None:
 
 
 async def test_a_server_with_such_a_tool_declares_resources(mode: str) -> None:
-    async with connected(mode) as client:
+    async with connected(limited(), mode) as client:
         assert client.server_capabilities.resources is not None
         assert await client.list_resources() == []
     plain = Server("plain")
     plain.add_tool(lines)
-    async with connected(mode, plain) as client:
+    async with connected(plain, mode) as client:
         assert client.server_capabilities.resources is None
 
 
@@ -277,7 +269,7 @@ async def test_a_tool_reads_a_result_that_was_kept_for_its_caller(mode: str) -> 
         assert isinstance(contents, TextResourceContents)
         return len(contents.text)
 
-    async with connected(mode, server) as client:
+    async with connected(server, mode) as client:
         link = link_in(await client.call_tool("lines"))
         assert await client.call_tool("read", {"uri": link.uri}, returns=int) == len(await lines())
 
@@ -289,7 +281,7 @@ async def test_a_large_meta_is_no_part_of_the_preview(mode: str) -> None:
     async def described(size: int) -> ToolResult:
         return ToolResult(content=[TextContent(text="a" * LIMIT)], meta={"com.example/note": "b" * size})
 
-    async with connected(mode, server) as client:
+    async with connected(server, mode) as client:
         large, small = [await client.call_tool("described", {"size": size}) for size in (LIMIT, 3)]
     assert len(large.encode()) <= LIMIT
     assert "com.example/note" not in (large.meta or {})
@@ -306,6 +298,6 @@ async def test_a_kept_result_draws_what_its_text_takes_in_memory() -> None:
     async def wide() -> str:
         return "a" * 1_000_000 + "\N{GRINNING FACE}"
 
-    async with connected("modern", server) as client:
+    async with connected(server, "modern") as client:
         await client.call_tool("wide")
         assert memory.drawn > 4_000_000

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from naming import naming, unnamed
 from talk import talk_to
 from trio.testing import MockClock
@@ -44,10 +45,9 @@ async def test_a_lifespan_is_entered_once_and_its_value_is_the_state(mode: Any) 
         events.append("closed")
 
     server = server_with(lifespan)
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode) as client:
-            assert [(await client.call_tool("read")).text for _ in range(2)] == ["value", "value"]
-            assert events == [server]
+    async with connected(server, mode=mode) as client:
+        assert [(await client.call_tool("read")).text for _ in range(2)] == ["value", "value"]
+        assert events == [server]
     assert events == [server, "closed"]
 
 
@@ -58,9 +58,8 @@ async def test_a_server_without_a_lifespan_has_no_state() -> None:
     async def state(ctx: Context) -> bool:
         return ctx.state is None
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            assert (await client.call_tool("state")).structured_content == {"result": True}
+    async with connected(server) as client:
+        assert (await client.call_tool("state")).structured_content == {"result": True}
 
 
 async def test_options_keep_the_lifespan() -> None:

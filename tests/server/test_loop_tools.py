@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 import trio
+from connected import connected
 from listing_server import ListingServer, item
 from naming import naming, unnamed
 from pydantic import BaseModel
@@ -422,16 +423,15 @@ async def test_a_cancelled_loop_cancels_the_call_of_another_server() -> None:
             ended.set()
         return ""
 
-    with trio.fail_after(5):
-        async with Client.connect(remote_server) as remote:
-            server = leading(Server("s"), remote)
-            async with trio.open_nursery() as nursery:
+    async with connected(remote_server) as remote:
+        server = leading(Server("s"), remote)
+        async with trio.open_nursery() as nursery:
 
-                async def call() -> None:
-                    await MockClient(samples=[tool_use("hang")]).call((server, "lead"))
+            async def call() -> None:
+                await MockClient(samples=[tool_use("hang")]).call((server, "lead"))
 
-                nursery.start_soon(call)
-                await started.wait()
-                nursery.cancel_scope.cancel()
-            await ended.wait()
+            nursery.start_soon(call)
+            await started.wait()
+            nursery.cancel_scope.cancel()
+        await ended.wait()
     assert events == ["ended"]

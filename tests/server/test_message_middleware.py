@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from talk import talk_to
 
-from trio_mcp import Client, PeerError, Server, ServiceOptions
+from trio_mcp import PeerError, Server, ServiceOptions
 from trio_mcp.errors import LimitExceeded, ProtocolError
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY
 from trio_mcp.session import MessageFacts
 from trio_mcp.types import CallToolRequestParams, CancelledNotificationParams
-
-BOUND = 20.0
 
 
 def watched(*rejected: Exception, method: str = "tools/call") -> tuple[Server, list[MessageFacts]]:
@@ -76,14 +75,13 @@ async def test_it_sees_each_message_of_a_batch() -> None:
 )
 async def test_a_rejected_request_is_answered_with_the_error(mode: Any, error: Exception, code: int) -> None:
     server, _seen = watched(error)
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode) as client:
-            with pytest.raises(PeerError) as caught:
-                await client.call_tool("tool")
-            assert caught.value.code == code
-            assert ("secret" in caught.value.message) is False
-            assert len(await client.list_tools()) == 1
-            assert server.services[0].statistics().actors.started == 0
+    async with connected(server, mode=mode) as client:
+        with pytest.raises(PeerError) as caught:
+            await client.call_tool("tool")
+        assert caught.value.code == code
+        assert ("secret" in caught.value.message) is False
+        assert len(await client.list_tools()) == 1
+        assert server.services[0].statistics().actors.started == 0
 
 
 async def test_a_rejected_notification_is_dropped_and_logged(caplog: pytest.LogCaptureFixture) -> None:

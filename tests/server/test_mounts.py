@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import pytest
 import trio
+from connected import connected
 from naming import naming, unnamed
 from pydantic import BaseModel
 from talk import Legacy, play
@@ -110,12 +112,7 @@ def desk_of(*mounted: tuple[str, Server], **options: Any) -> Server:
     return desk
 
 
-@asynccontextmanager
-async def client_of(server: Server, mode: Any = "auto", **handlers: Any) -> AsyncIterator[Client]:
-    handlers.setdefault("on_elicit", lambda _question: accept(value="yes"))
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode, **handlers) as client:
-            yield client
+client_of = partial(connected, on_elicit=lambda _question: accept(value="yes"))
 
 
 async def of_state(ctx: Context[str]) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import pytest
 import trio
+from connected import connected
 from trio.testing import MockClock, assert_checkpoints
 
 from trio_mcp import Client, Context, PeerError, ResourceNotFound, Server, accept
@@ -47,22 +46,14 @@ def server() -> Server:
     return server
 
 
-@asynccontextmanager
-async def client_of(server: Server, mode: str) -> AsyncIterator[Client]:
-    def sample(_params: object) -> CreateMessageResult:
-        return CreateMessageResult(role="assistant", content=TextContent(text="short"), model="m")
-
-    with trio.fail_after(BOUND):
-        async with Client.connect(
-            server, mode=mode, on_elicit=lambda _: accept(value="first"), on_sample=sample
-        ) as client:
-            yield client
+def sample(_params: object) -> CreateMessageResult:
+    return CreateMessageResult(role="assistant", content=TextContent(text="short"), model="m")
 
 
 async def call(server: Server, mode: str, tool: Any, **options: Any) -> CallToolResult:
     """Register a tool and call it."""
     server.add_tool(tool, name="tool", **options)
-    async with client_of(server, mode) as client:
+    async with connected(server, mode, on_elicit=lambda _: accept(value="first"), on_sample=sample) as client:
         return await client.call_tool("tool")
 
 

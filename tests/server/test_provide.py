@@ -9,12 +9,13 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 import pytest
 import trio
+from connected import connected
 from naming import naming
 from one_tool import failure_of, success_of, talk_with
 from talk import talk_to
 from trio.testing import MockClock
 
-from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError, accept_defaults
+from trio_mcp import Context, Provide, Server, ServiceOptions, ToolError, accept_defaults
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import ThreadLimiter
 from trio_mcp.server import ToolKeywords
@@ -103,15 +104,14 @@ async def test_what_is_provided_is_no_argument() -> None:
         return f"{name} {db}"
 
     assert list(server.tools[0].model.input_schema["properties"]) == ["number"]  # type: ignore[arg-type, call-overload]
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            assert (await client.call_tool("tool", {"number": 1, "db": "mine"})).is_error
-            (listed,) = await client.list_prompts()
-            assert [argument.name for argument in listed.arguments or ()] == ["subject"]
-            rendered = await client.get_prompt("prompt", {"subject": "a"})
-            assert rendered.messages[0].content.text == "a async"  # type: ignore[union-attr]
-            read = await client.read_resource("users://ann")
-            assert read.contents[0].text == "ann async"  # type: ignore[union-attr]
+    async with connected(server) as client:
+        assert (await client.call_tool("tool", {"number": 1, "db": "mine"})).is_error
+        (listed,) = await client.list_prompts()
+        assert [argument.name for argument in listed.arguments or ()] == ["subject"]
+        rendered = await client.get_prompt("prompt", {"subject": "a"})
+        assert rendered.messages[0].content.text == "a async"  # type: ignore[union-attr]
+        read = await client.read_resource("users://ann")
+        assert read.contents[0].text == "ann async"  # type: ignore[union-attr]
 
 
 async def test_a_raw_schema_leaves_what_is_provided_out() -> None:
@@ -165,9 +165,8 @@ async def test_a_provider_is_entered_once_for_all_legs_of_a_call(mode: Any) -> N
         answers = [await ctx.elicit("?", bool) for _ in range(2)]
         return f"{db} {[answer.action for answer in answers]}"
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode, on_elicit=accept_defaults) as client:
-            assert (await client.call_tool("tool")).text.startswith("db ")
+    async with connected(server, mode=mode, on_elicit=accept_defaults) as client:
+        assert (await client.call_tool("tool")).text.startswith("db ")
     assert events == ["enter db", "leave db"]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from naming import naming, unnamed
 from talk import talk_to
 from task_talk import DECLARES, ModernTask
@@ -143,9 +144,8 @@ async def test_a_question_in_a_thread_has_its_timeout() -> None:
     async def never(_params: object) -> Any:
         await trio.sleep_forever()
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server_with(work), on_elicit=never, mode="legacy") as client:
-            assert (await client.call_tool("work")).text == "timed out"
+    async with connected(server_with(work), on_elicit=never, mode="legacy") as client:
+        assert (await client.call_tool("work")).text == "timed out"
 
 
 async def test_a_cancelled_call_raises_in_the_thread_that_waits(mode: str) -> None:
@@ -192,16 +192,15 @@ async def test_a_cancelled_call_raises_in_the_thread_at_the_next_method(method: 
             raise
 
     server = server_with(work)
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(client.call_tool, "work")
-                await working.wait()
-                nursery.cancel_scope.cancel()
-            while (threads := server.services[0].statistics().threads) is None or threads.abandoned == 0:
-                await trio.lowlevel.checkpoint()
-            cancelled.set()
-            await trio.to_thread.run_sync(left.wait)
+    async with connected(server) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "work")
+            await working.wait()
+            nursery.cancel_scope.cancel()
+        while (threads := server.services[0].statistics().threads) is None or threads.abandoned == 0:
+            await trio.lowlevel.checkpoint()
+        cancelled.set()
+        await trio.to_thread.run_sync(left.wait)
     assert [type(error) for error in seen] == [trio.Cancelled]
 
 

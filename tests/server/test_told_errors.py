@@ -6,13 +6,15 @@ import asyncio
 import gc
 import logging
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
+from connected import connected
 
 from trio_mcp import Client, Context, PeerError, Server, ServiceOptions, ToolError, accept
 from trio_mcp.errors import TaskCancelled
@@ -85,11 +87,7 @@ def offering(tell_errors: bool | None = None) -> Server:
     return server
 
 
-@asynccontextmanager
-async def client_of(server: Server, mode: str, **options: Any) -> AsyncIterator[Client]:
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode, on_elicit=lambda _: accept(value=True), **options) as client:
-            yield client
+client_of = partial(connected, on_elicit=lambda _: accept(value=True))
 
 
 async def call(server: Server, mode: str, tool: str) -> CallToolResult:

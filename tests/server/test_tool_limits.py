@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from talk import Talk, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -16,7 +17,6 @@ from trio_mcp import (
     CallHandler,
     CallRequest,
     CallResult,
-    Client,
     Context,
     PeerError,
     RequestTimeout,
@@ -142,16 +142,15 @@ async def test_calls_that_resume_have_no_more_than_the_share_of_their_caller() -
 
 async def test_a_call_over_the_limit_is_refused_at_once_without_a_queue(mode: Any) -> None:
     gate = Gate(limit=1)
-    with trio.fail_after(BOUND):
-        async with Client.connect(gate.server, mode=mode) as client, trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "work", {"name": "a"})
-            while not gate.running:
-                await trio.lowlevel.checkpoint()
-            with pytest.raises(PeerError) as caught:
-                await client.call_tool("work", {"name": "b"})
-            assert caught.value.code == SERVER_BUSY
-            assert gate.server.services[0].statistics().actors.started == 1
-            gate.end("a")
+    async with connected(gate.server, mode=mode) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "work", {"name": "a"})
+        while not gate.running:
+            await trio.lowlevel.checkpoint()
+        with pytest.raises(PeerError) as caught:
+            await client.call_tool("work", {"name": "b"})
+        assert caught.value.code == SERVER_BUSY
+        assert gate.server.services[0].statistics().actors.started == 1
+        gate.end("a")
 
 
 async def test_a_cancelled_call_gives_up_its_place_and_its_wait() -> None:
@@ -285,10 +284,9 @@ async def test_a_plain_function_is_limited_too() -> None:
     def tool() -> str:
         return "done"
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            for _ in range(2):
-                assert (await client.call_tool("tool")).text == "done"
+    async with connected(server) as client:
+        for _ in range(2):
+            assert (await client.call_tool("tool")).text == "done"
 
 
 @pytest.mark.parametrize("options", [{"limit": 0}, {"limit": True}, {"queue": 1}, {"limit": 1, "queue": -1}])
@@ -323,19 +321,18 @@ async def test_while_one_run_of_a_waiting_call_has_ended_no_other_call_runs(mode
         running.remove(name)
         return name
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode) as client, trio.open_nursery() as nursery:
-            for name in ("before", "both", "other"):
-                nursery.start_soon(partial(client.call_tool, "work", {"name": name}))
-                await wait_all_tasks_blocked()
-            assert running == ["before"]
-            ends["before"].set()
+    async with connected(server, mode=mode) as client, trio.open_nursery() as nursery:
+        for name in ("before", "both", "other"):
+            nursery.start_soon(partial(client.call_tool, "work", {"name": name}))
             await wait_all_tasks_blocked()
-            assert sorted(running) == ["first", "second"]
-            ends["first"].set()
-            await wait_all_tasks_blocked()
-            assert running == ["second"]
-            ends["second"].set()
-            await wait_all_tasks_blocked()
-            assert running == ["other"]
-            ends["other"].set()
+        assert running == ["before"]
+        ends["before"].set()
+        await wait_all_tasks_blocked()
+        assert sorted(running) == ["first", "second"]
+        ends["first"].set()
+        await wait_all_tasks_blocked()
+        assert running == ["second"]
+        ends["second"].set()
+        await wait_all_tasks_blocked()
+        assert running == ["other"]
+        ends["other"].set()

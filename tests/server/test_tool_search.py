@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from talk import talk_to
 
 from trio_mcp import Caller, Client, Context, Server, ToolError, ToolSearch
@@ -38,13 +37,6 @@ def zoo(**options: Any) -> Server:
         return f"{sure.action} {sure.content}" if sure.action == "accept" else sure.action
 
     return server
-
-
-@asynccontextmanager
-async def connected(server: Server, mode: str, **options: Any) -> AsyncIterator[Client]:
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode, **options) as client:
-            yield client
 
 
 async def found(client: Client, query: str, **more: Any) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from naming import unnamed
 from talk import (
     DECLINE,
@@ -24,7 +25,7 @@ from talk import (
 )
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Client, Context, RequestTimeout, Server, UrlElicitationRequired, accept
+from trio_mcp import Context, RequestTimeout, Server, UrlElicitationRequired, accept
 from trio_mcp.base.shared_limits import AWAITED_PAGES, LEFT_PAGES
 from trio_mcp.errors import CapabilityError, LimitExceeded
 from trio_mcp.runtime import CancelReason, MemoryBudget
@@ -306,9 +307,8 @@ async def test_a_replay_asks_for_the_same_page(resume: ResumePolicy) -> None:
     divergences: list[str] = []
     replaying = replace(server.options, always_replay=True, on_divergence=divergences.append)
     target = server.copy(options=replaying)
-    with trio.fail_after(10):
-        async with Client.connect(target, on_elicit_url=open_page, on_elicit=lambda _: accept(value="x")) as client:
-            assert (await client.call_tool("visit")).text
+    async with connected(target, on_elicit_url=open_page, on_elicit=lambda _: accept(value="x")) as client:
+        assert (await client.call_tool("visit")).text
     assert (divergences, len(set(names))) == ([], 1)
 
 

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 import trio.testing
+from connected import connected
 
-from trio_mcp import Client, McpError, Server
+from trio_mcp import McpError, Server
 from trio_mcp.errors import CapabilityError, RemoteProtocolError
 
 server = Server("boundary", version="1")
@@ -73,15 +74,14 @@ async def wait() -> str:
 )
 async def test_a_bystander_and_the_next_call_are_served(mode: str, name: str, arguments: dict[str, str]) -> None:
     answers: list[str] = []
-    with trio.fail_after(5):
-        async with Client.connect(server, mode=mode) as client, trio.open_nursery() as nursery:
+    async with connected(server, mode=mode) as client, trio.open_nursery() as nursery:
 
-            async def bystander() -> None:
-                answers.append((await client.call_tool("wait")).text)
-
-            nursery.start_soon(bystander)
-            await trio.testing.wait_all_tasks_blocked()
-            with contextlib.suppress(McpError):
-                await client.call_tool(name, arguments)
+        async def bystander() -> None:
             answers.append((await client.call_tool("wait")).text)
+
+        nursery.start_soon(bystander)
+        await trio.testing.wait_all_tasks_blocked()
+        with contextlib.suppress(McpError):
+            await client.call_tool(name, arguments)
+        answers.append((await client.call_tool("wait")).text)
     assert answers == ["whole", "whole"]
