@@ -8,7 +8,6 @@ from trio_mcp.testing.contract.rules import LEGACY, MODERN, rule
 from trio_mcp.types import JsonObject, JsonValue
 
 NO_SOUND = "audio was added in 2025-03-26"
-SILENT = "a modern client that cannot answer does not retry"
 
 TEXT: JsonObject = {"type": "text", "text": "A line."}
 IMAGE: JsonObject = {"type": "image", "data": "AAAA", "mimeType": "image/png"}

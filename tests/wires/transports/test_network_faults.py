@@ -33,8 +33,6 @@ UNSHARE = shutil.which("unshare")
 
 guarded = running
 
-SLOWLY = 15.0
-
 
 # Row 33: the peer has vanished without closing its connection
 
