@@ -21,6 +21,8 @@ from trio_mcp.auth.server.verifier import Verifier
 
 HERE = Path(__file__).parent
 START = 30.0
+LIMIT = 60.0
+"""Seconds for what a test does with a server."""
 HOPS = 12
 """Redirects between the authorization URL and the redirect URI, at most."""
 
@@ -120,5 +122,6 @@ async def protected(
         serve = partial(server.serve, transport, port=port, announce=False, signals=False)
         with trio.fail_after(START):
             (url, *_) = await nursery.start(serve)
-        yield url
+        with trio.fail_after(LIMIT):
+            yield url
         nursery.cancel_scope.cancel()

@@ -19,8 +19,6 @@ from trio_mcp import Client
 from trio_mcp.auth import ClientCredentials, Login, OAuth, TokenFiles
 from trio_mcp.auth.client.logins import log_in, log_out
 
-LIMIT = 60.0
-
 
 @pytest.fixture
 async def idp(modules: Path) -> AsyncIterator[Provider]:
@@ -50,12 +48,11 @@ async def test_a_user_logs_in_once_and_the_next_client_uses_the_stored_tokens(
 ) -> None:
     user = User()
     async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            for _ in range(2):
-                async with Client.connect(url, mode=mode, auth=OAuth(browser=user, store=files)) as client:
-                    assert (await client.call_tool("read")).text == "a note"
-            async with Client.connect(url, mode=mode, auth=OAuth(interactive=False, store=files)) as client:
+        for _ in range(2):
+            async with Client.connect(url, mode=mode, auth=OAuth(browser=user, store=files)) as client:
                 assert (await client.call_tool("read")).text == "a note"
+        async with Client.connect(url, mode=mode, auth=OAuth(interactive=False, store=files)) as client:
+            assert (await client.call_tool("read")).text == "a note"
     assert user.pages == 1
     assert stat.S_IMODE(files.file_of(url).stat().st_mode) == 0o600
 
@@ -66,9 +63,8 @@ async def test_a_slow_user_does_not_make_a_modern_server_look_legacy(idp: Provid
         return await agree(url)
 
     async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            async with Client.connect(url, auth=OAuth(browser=slow, store=files), probe_timeout=0.2) as client:
-                assert client.protocol_version == "2026-07-28"
+        async with Client.connect(url, auth=OAuth(browser=slow, store=files), probe_timeout=0.2) as client:
+            assert client.protocol_version == "2026-07-28"
 
 
 async def test_a_tool_that_needs_more_scopes_asks_the_user_again_for_all_of_them(
@@ -76,9 +72,8 @@ async def test_a_tool_that_needs_more_scopes_asks_the_user_again_for_all_of_them
 ) -> None:
     user = User()
     async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
-                assert (await client.call_tool("write", {"text": "x"})).text == "written: x"
+        async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
+            assert (await client.call_tool("write", {"text": "x"})).text == "written: x"
         login = await files.read(url)
     assert login is not None
     assert user.pages == 2
@@ -89,18 +84,16 @@ async def test_tokens_that_expire_are_refreshed_without_the_user(modules: Path, 
     user = User()
     # Below the 30 seconds at which tokens are refreshed: each request refreshes.
     async with provider(modules, accessTokenSeconds=20) as idp, protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
-                for _ in range(3):
-                    assert (await client.call_tool("read")).text == "a note"
+        async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
+            for _ in range(3):
+                assert (await client.call_tool("read")).text == "a note"
     assert user.pages == 1
 
 
 @pytest.mark.parametrize("nonce", [False, True])
 async def test_bound_tokens_are_sent_with_proofs(modules: Path, files: TokenFiles, nonce: bool) -> None:
     async with provider(modules, dpopNonce=nonce) as idp, protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            login = await log_in(OAuth(browser=agree, store=files, dpop=True), url)
+        login = await log_in(OAuth(browser=agree, store=files, dpop=True), url)
     assert login.tokens.kind == "dpop"
     assert login.dpop_key is not None
     assert await files.read(url) == login
@@ -117,30 +110,27 @@ async def test_a_program_logs_in_as_itself(modules: Path, transport: str) -> Non
     }
     auth = ClientCredentials("robot", "a-secret-of-the-robot", scopes=["notes:read", "notes:write"])
     async with provider(modules, clients=[client_metadata]) as idp, protected(idp.issuer, transport) as url:
-        with trio.fail_after(LIMIT):
-            async with Client.connect(url, auth=auth) as client:
-                assert (await client.call_tool("write", {"text": "x"})).text == "written: x"
+        async with Client.connect(url, auth=auth) as client:
+            assert (await client.call_tool("write", {"text": "x"})).text == "written: x"
 
 
 async def test_over_websocket_the_token_is_sent_with_each_handshake(idp: Provider, files: TokenFiles) -> None:
     user = User()
     async with protected(idp.issuer, "websocket") as url:
-        with trio.fail_after(LIMIT):
-            for _ in range(2):
-                async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
-                    assert (await client.call_tool("read")).text == "a note"
+        for _ in range(2):
+            async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
+                assert (await client.call_tool("read")).text == "a note"
     assert user.pages == 1
 
 
 async def test_logging_out_revokes_the_tokens_and_deletes_the_login(idp: Provider, files: TokenFiles) -> None:
     async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            login = await log_in(OAuth(browser=agree, store=files), url)
-            assert await log_out(files, url) is None
-            assert await files.read(url) is None
-            # The provider no longer knows the refresh token.
-            await files.write(login)
-            assert await refreshed(files, url) == "login_required"
+        login = await log_in(OAuth(browser=agree, store=files), url)
+        assert await log_out(files, url) is None
+        assert await files.read(url) is None
+        # The provider no longer knows the refresh token.
+        await files.write(login)
+        assert await refreshed(files, url) == "login_required"
 
 
 async def refreshed(files: TokenFiles, url: str) -> str:
@@ -153,11 +143,10 @@ async def refreshed(files: TokenFiles, url: str) -> str:
 
 async def test_a_provider_that_forgot_the_client_gets_another_registration(idp: Provider, files: TokenFiles) -> None:
     async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            first = await log_in(OAuth(browser=agree, store=files), url)
-            await idp.control("rotate-keys")
-            assert await refreshed(files, url) == "login_required"
-            second = await log_in(OAuth(browser=agree, store=files), url)
+        first = await log_in(OAuth(browser=agree, store=files), url)
+        await idp.control("rotate-keys")
+        assert await refreshed(files, url) == "login_required"
+        second = await log_in(OAuth(browser=agree, store=files), url)
     assert first.registration.client_id != second.registration.client_id
 
 
@@ -174,9 +163,8 @@ async def test_a_client_may_be_known_by_the_url_of_its_metadata(idp: Provider, f
     }
     await idp.control("documents", url=client_id, document=document)
     async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            settings = OAuth(browser=agree, store=files, metadata_url=client_id, redirect_port=port)
-            login = await log_in(settings, url)
+        settings = OAuth(browser=agree, store=files, metadata_url=client_id, redirect_port=port)
+        login = await log_in(settings, url)
     assert login.registration.client_id == client_id
     assert await idp.requests("/reg") == 0
 
@@ -193,9 +181,8 @@ async def test_a_program_may_sign_who_it_is(modules: Path) -> None:
     }
     auth = ClientCredentials("robot", private_key=json.dumps(key.as_dict(private=True)), scopes=["notes:read"])
     async with provider(modules, clients=[client_metadata]) as idp, protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            async with Client.connect(url, auth=auth) as client:
-                assert (await client.call_tool("read")).text == "a note"
+        async with Client.connect(url, auth=auth) as client:
+            assert (await client.call_tool("read")).text == "a note"
 
 
 async def test_a_refresh_token_that_is_used_twice_ends_the_login_and_the_user_logs_in(
@@ -203,15 +190,14 @@ async def test_a_refresh_token_that_is_used_twice_ends_the_login_and_the_user_lo
 ) -> None:
     user = User()
     async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            first = await log_in(OAuth(browser=user, store=files), url)
-            assert await refreshed(files, url) == ""
-            # As without a lock: another process has used the refresh token.
-            await files.write(first)
-            assert await refreshed(files, url) == "login_required"
-            await files.write(expired(first))
-            async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
-                assert (await client.call_tool("read")).text == "a note"
+        first = await log_in(OAuth(browser=user, store=files), url)
+        assert await refreshed(files, url) == ""
+        # As without a lock: another process has used the refresh token.
+        await files.write(first)
+        assert await refreshed(files, url) == "login_required"
+        await files.write(expired(first))
+        async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
+            assert (await client.call_tool("read")).text == "a note"
     assert user.pages == 2
 
 
@@ -233,12 +219,11 @@ async def test_no_log_of_a_real_login_has_a_secret(
         return redirects[-1]
 
     async with protected(idp.issuer) as url:
-        with trio.fail_after(LIMIT):
-            async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
-                assert (await client.call_tool("write", {"text": "x"})).text == "written: x"
-            login = await files.read(url)
-            assert login is not None
-            assert await refreshed(files, url) == ""
+        async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
+            assert (await client.call_tool("write", {"text": "x"})).text == "written: x"
+        login = await files.read(url)
+        assert login is not None
+        assert await refreshed(files, url) == ""
     after = await files.read(url)
     assert after is not None
     codes = [parse_qs(urlsplit(each).query)["code"][0] for each in redirects]
