@@ -97,7 +97,6 @@ class StandIn:
         if url == self.provider.user_url:
             return self.user_reply or self._user(headers or {})
         if url == self.provider.revoke_url:
-            assert form is not None
             self.refreshable.discard(form["token"])
             return Reply(self.revoke_status)
         return answer(self.documents[url], kind=self.document_type) if url in self.documents else Reply(404)

@@ -87,8 +87,7 @@ class Peers(RuleBasedStateMachine):
 
     def browse(self, url: str, data: st.DataObject) -> str:
         assert urlsplit(url).scheme == "https"
-        query = parse_qs(urlsplit(url).query)
-        assert query["code_challenge_method"] == ["S256"]
+        assert parse_qs(urlsplit(url).query)["code_challenge_method"] == ["S256"]
         redirect = data.draw(
             st.fixed_dictionaries(
                 {},

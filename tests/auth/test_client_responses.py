@@ -102,7 +102,6 @@ async def test_a_login_is_stored_before_its_token_is_sent(world: World, autojump
         assert await send(authorizer, server) == 200
     assert server.sent == [None, "Bearer access-1"]
     login = await settings.store.read(URL)  # type: ignore[union-attr]
-    assert login is not None
     assert login.tokens.access == "access-1"
     assert login.requested == "read"
 
@@ -183,7 +182,6 @@ async def test_a_refused_refresh_token_is_forgotten_and_the_access_token_stays(w
     async with OAuth(interactive=False, store=store).open(URL) as authorizer:
         assert not await authorizer.refresh(login.tokens)
     after = await store.read(URL)
-    assert after is not None
     assert (after.tokens.access, after.tokens.refresh) == ("access-1", None)
     assert after.registration == login.registration
 
@@ -205,8 +203,7 @@ async def test_a_client_that_the_server_has_forgotten_registers_again_once(world
     store = MemoryTokens()
     await log_in(world.settings(store=store), URL)
     world.token_errors = ["invalid_client"]
-    login = await log_in(world.settings(store=store), URL)
-    assert login.registration.client_id == "client-2"
+    assert (await log_in(world.settings(store=store), URL)).registration.client_id == "client-2"
     world.token_errors = ["invalid_client", "invalid_client"]
     with pytest.raises(AuthorizationError) as caught:
         await log_in(world.settings(store=store), URL)
@@ -350,9 +347,7 @@ async def test_a_cancel_during_a_refresh_waits_until_the_new_tokens_are_stored(
     async with OAuth(interactive=False, store=store).open(URL) as authorizer:
         with trio.move_on_after(1.0):
             await authorizer.refresh(login.tokens)
-    after = await store.read(URL)
-    assert after is not None
-    assert after.tokens.access == "access-2"
+    assert (await store.read(URL)).tokens.access == "access-2"
 
 
 async def test_a_refresh_that_never_ends_is_given_up(world: World, autojump_clock: object) -> None:
@@ -387,7 +382,6 @@ async def test_an_issuer_that_moved_is_found_and_gets_a_new_registration(world: 
         assert await send(authorizer, ResourceServer((401, "Bearer"))) == 200
     assert world.registered == 2
     login = await store.read(URL)
-    assert login is not None
     assert login.server.issuer == login.registration.issuer == moved
 
 
@@ -501,9 +495,7 @@ async def test_a_stored_token_is_refreshed_before_a_channel_is_open(world: World
     await store.write(expired(await log_in(world.settings(store=store), URL)))
     async with OAuth(interactive=False, store=store).open(URL) as authorizer:
         assert await authorizer.ready()
-    after = await store.read(URL)
-    assert after is not None
-    assert after.tokens.access == "access-2"
+    assert (await store.read(URL)).tokens.access == "access-2"
     async with world.settings().open(URL) as without:
         assert not await without.ready()
 

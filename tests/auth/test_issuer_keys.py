@@ -42,7 +42,6 @@ async def outcome(verifier: Authenticator, request: dict[str, str]) -> str:
         return "cannot verify"
     except CredentialsRejected:
         return "rejected"
-    assert caller is not None
     return caller.principal
 
 

@@ -128,7 +128,6 @@ async def test_each_provider_is_asked_as_it_documents(
     )
     tokens = await program.tokens()
     caller = await world.caller(tokens["access_token"])
-    assert caller is not None
     assert (caller.principal, caller.claims) == (principal, user)
     refreshed = members(await program.refresh(tokens["refresh_token"]))
     assert await world.caller(refreshed["access_token"]) == caller
@@ -259,9 +258,7 @@ async def test_tools_get_the_token_of_the_provider_only_if_the_server_says_that(
         world = World(monkeypatch, upstream_token=shows)
         world.stand_in.expires_in = 600
         tokens = await (await Program.registered(world)).tokens()
-        caller = await world.caller(tokens["access_token"])
-        assert caller is not None
-        assert caller.claims.get("upstream_token") == expected
+        assert (await world.caller(tokens["access_token"])).claims.get("upstream_token") == expected
         # It is refreshed when it expires, because ours expires with it.
         assert tokens["expires_in"] in (599, 600)
 

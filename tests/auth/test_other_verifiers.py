@@ -40,7 +40,6 @@ async def outcome(verifier: Authenticator, token: str) -> str:
         return "cannot verify"
     except CredentialsRejected as error:
         return f"rejected: {error}"
-    assert caller is not None
     return caller.principal
 
 

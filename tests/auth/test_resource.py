@@ -49,9 +49,7 @@ async def test_every_request_needs_the_required_scopes() -> None:
 async def test_a_scope_implies_others_however_deep_and_in_a_circle() -> None:
     hook = protected(required=["read"], implied={"admin": ["write"], "write": ["read", "list"], "list": ["write"]})
     for _ in range(2):  # from the cache, too
-        found = await caller(hook, "admin")
-        assert found is not None
-        assert found.scopes == {"admin", "write", "read", "list"}
+        assert (await caller(hook, "admin")).scopes == {"admin", "write", "read", "list"}
     with pytest.raises(CredentialsRejected):
         await caller(hook, "other")
 
@@ -59,9 +57,7 @@ async def test_a_scope_implies_others_however_deep_and_in_a_circle() -> None:
 async def test_implied_scopes_count_for_listed_tokens_too() -> None:
     token = "a-long-random-token"
     hook = ProtectedResource(RESOURCE, static({token: Caller("bot", ["admin"])}), implied={"admin": ["read"]})
-    found = await hook({"authorization": f"Bearer {token}"})
-    assert found is not None
-    assert found.scopes == {"admin", "read"}
+    assert (await hook({"authorization": f"Bearer {token}"})).scopes == {"admin", "read"}
 
 
 def test_the_metadata_is_at_the_path_of_the_resource_and_at_the_root() -> None:
@@ -133,9 +129,7 @@ def test_all_issuers_of_any_of_are_in_the_metadata() -> None:
 async def test_scopes_in_tokens_have_the_prefix_or_not() -> None:
     hook = protected(scope_prefix="api://x/", required=["read"], implied={"write": ["read"]})
     for scope in ("read", "api://x/read", "api://x/write"):
-        found = await caller(hook, scope)
-        assert found is not None
-        assert "read" in found.scopes
+        assert "read" in (await caller(hook, scope)).scopes
 
 
 @pytest.mark.parametrize(

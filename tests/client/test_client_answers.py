@@ -266,8 +266,7 @@ async def test_a_handler_that_fails_again_and_again_shows_a_traceback_for_each_k
         await wire.answer_to(SAMPLE_QUESTION)
         errors.reverse()
         await wire.answer_to(FORM_QUESTION)
-    tracebacks = [record for record in caplog.records if record.exc_info is not None]
-    assert len(tracebacks) == 3
+    assert len([record for record in caplog.records if record.exc_info is not None]) == 3
     assert len(caplog.records) == 4, "and the end of the session logs how many were only counted"
 
 

@@ -42,8 +42,7 @@ async def test_the_first_request_of_a_session_waits_for_that_stream_but_not_long
         wire.nothing()
         if answers:
             standing.stream()
-        post = await wire.reply("tools/call", said("done"))
-        assert post.at == pytest.approx(0 if answers else 1)
+        assert (await wire.reply("tools/call", said("done"))).at == pytest.approx(0 if answers else 1)
         assert (await call.result()).text == "done"
 
 
@@ -274,8 +273,7 @@ async def test_sessions_that_are_lost_again_and_again_share_a_record(caplog: pyt
 async def opened(wire: HttpWire, session: str) -> None:
     """A session of a client that wants logs."""
     await wire.without_stream(session, {"tools": {}, "logging": {}})
-    level = await wire.reply("logging/setLevel", {})
-    assert level.headers["mcp-session-id"] == session
+    assert (await wire.reply("logging/setLevel", {})).headers["mcp-session-id"] == session
 
 
 async def test_calls_that_lose_their_session_together_open_one_again() -> None:

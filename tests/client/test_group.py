@@ -51,8 +51,7 @@ def files() -> Server:
 
     @server.tool
     async def ask(ctx: Context) -> str:
-        answer = await ctx.elicit("Sure?", bool)
-        return answer.action
+        return (await ctx.elicit("Sure?", bool)).action
 
     @server.tool
     async def hang() -> None:

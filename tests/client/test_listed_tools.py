@@ -127,5 +127,4 @@ async def test_a_schema_that_cannot_be_used_is_logged_and_checks_nothing(
 
 
 async def test_null_is_structured_content_too() -> None:
-    result = await answered(as_modern, {"structuredContent": None}, {"type": "null"})
-    assert result.structured_content is None
+    assert (await answered(as_modern, {"structuredContent": None}, {"type": "null"})).structured_content is None

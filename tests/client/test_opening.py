@@ -50,7 +50,6 @@ async def test_a_server_that_can_be_discovered_is_modern() -> None:
         assert meta[CLIENT_INFO] == TESTER
         assert await opened.result() is client
         assert client.protocol_version == MODERN
-        assert client.server_info is not None
         assert (client.server_info.name, client.instructions) == ("scripted", "Be kind.")
         assert client.server_capabilities.tools is not None
 
@@ -81,7 +80,6 @@ async def test_any_other_answer_means_the_legacy_era(answer: Json, proposed: str
         assert (params["protocolVersion"], params["clientInfo"]) == (proposed, TESTER)
         assert PROTOCOL_VERSION not in params.get("_meta", {})
         assert client.protocol_version == NEWEST_LEGACY
-        assert client.server_info is not None
         assert (client.server_info.name, client.instructions) == ("scripted", "Be kind.")
 
 
@@ -283,5 +281,4 @@ async def test_a_modern_server_that_says_something_odd_of_itself_is_opened(info:
     async with opening_client() as (client, wire, opened):
         await wire.reply("server/discover", {**discovered(), "_meta": {"io.modelcontextprotocol/serverInfo": info}})
         await opened.result()
-        assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("odd", "")

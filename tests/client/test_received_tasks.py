@@ -52,8 +52,7 @@ async def test_a_result_waits_for_the_end_and_a_cancelled_task_stays_so() -> Non
         await wire.send({"id": "c", **about("cancel", task_id)})
         assert (await wire.notification(NEWS))["status"] == "cancelled"
         answers = [await wire.receive(), await wire.receive()]
-        cancelled = next(answer for answer in answers if answer["id"] == "c")
-        assert cancelled["result"]["status"] == "cancelled"
+        assert next(answer for answer in answers if answer["id"] == "c")["result"]["status"] == "cancelled"
         assert "error" in next(answer for answer in answers if answer["id"] == "r")
         assert thinks.cancelled
         assert (await wire.answer_to(about("cancel", task_id)))["error"]["code"] == INVALID_PARAMS
@@ -119,8 +118,7 @@ async def test_results_over_the_limit_of_bytes_fail_their_task(monkeypatch: pyte
     async with conversation(as_legacy, on_elicit=lambda _form: accept()) as (_client, wire, _start):
         task = await created(wire)
         await wire.notification(NEWS)
-        failed = await wire.answer_to(about("result", task["taskId"]))
-        assert "MAX_RESULT_BYTES" in failed["error"]["message"]
+        assert "MAX_RESULT_BYTES" in (await wire.answer_to(about("result", task["taskId"])))["error"]["message"]
 
 
 async def test_the_end_of_the_connection_cancels_every_task() -> None:

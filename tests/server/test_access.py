@@ -154,8 +154,7 @@ async def test_a_list_has_what_its_caller_sees_and_is_private(
 ) -> None:
     async with called_by(READER, library(), era) as talk:
         listed = (await send(talk, era, method))["result"]
-        keys = [each.get("uri") or each.get("uriTemplate") or each["name"] for each in listed[member]]
-        assert keys == shown
+        assert [each.get("uri") or each.get("uriTemplate") or each["name"] for each in listed[member]] == shown
         assert listed.get("cacheScope", "private") == "private"
         become(talk, ADMIN)
         assert len((await send(talk, era, method))["result"][member]) == len(shown) + 1

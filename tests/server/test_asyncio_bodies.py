@@ -207,8 +207,7 @@ def everything() -> Server:
             return number
 
         both = await ctx.branch_all(child, child)
-        raced = await ctx.branch_race(child)
-        return [*both, raced, await ctx.branch(child), await ctx.step("one", step, 1)]
+        return [*both, await ctx.branch_race(child), await ctx.branch(child), await ctx.step("one", step, 1)]
 
     @server.tool
     async def provided(
@@ -508,7 +507,6 @@ def test_authenticate_and_routes_of_an_asyncio_server_run_on_asyncio(run: Run) -
 
     @server.tool
     async def who(ctx: Context) -> str:
-        assert ctx.caller is not None
         return str(ctx.caller.principal)
 
     async def main() -> None:

@@ -122,8 +122,7 @@ async def test_a_dict_keeps_its_structure_without_the_blocks() -> None:
     async def chart() -> dict[str, Any]:
         return {"total": 1, "chart": IMAGE}
 
-    result = await result_of(chart, name="tool")
-    assert result["structuredContent"] == {"total": 1}
+    assert (await result_of(chart, name="tool"))["structuredContent"] == {"total": 1}
     raw = await result_of(chart, name="tool", output_schema={"type": "object", "required": ["total"]})
     assert (raw["structuredContent"], [block["type"] for block in raw["content"]]) == ({"total": 1}, ["text", "image"])
 
@@ -332,7 +331,6 @@ async def test_a_file_is_read_in_a_counted_thread_which_a_cancel_abandons(
 
 def counted(service: Service) -> tuple[int, int]:
     threads = service.statistics().threads
-    assert threads is not None
     return threads.running, threads.abandoned
 
 

@@ -155,8 +155,7 @@ async def test_the_function_gets_an_instance_of_the_model(model: type[Any], era:
 
     async def run(params: Any, ctx: Context) -> str:
         got.append(params)
-        answer = await ctx.elicit("Sure?", bool)
-        return answer.action
+        return (await ctx.elicit("Sure?", bool)).action
 
     async with play(serving(tool("greet").parameters(model).execute(run)), era) as player:
         await player.call("greet", {"name": "Ann", "age": 3})

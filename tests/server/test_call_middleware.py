@@ -316,8 +316,7 @@ async def test_all_runs_share_the_token_budget() -> None:
         samples.append("asked")
         return "answer"
 
-    result = await call(server, on_sample=answer)
-    assert result.is_error
+    assert (await call(server, on_sample=answer)).is_error
     assert samples == ["asked", "answer", "asked"]
 
 

@@ -175,7 +175,6 @@ async def test_branches_share_the_numbers_of_their_call_and_calls_share_none(mod
     async with connected(offering(tool), mode=mode, on_elicit=lambda _: user_accepts(value=1)) as client:
         for _ in range(2):
             result = await client.call_tool("tool")
-            assert isinstance(result.structured_content, dict)
             calls.append(result.structured_content["result"])  # type: ignore[arg-type]
     for ids in calls:
         assert sorted(map(number, ids)) == [1, 2, 3, 4]
@@ -212,8 +211,7 @@ async def test_the_ids_are_the_same_in_every_replay() -> None:
 
     for _ in range(5):
         runs.clear()
-        report = await replay_tool(server, "forms", on_elicit=answer)
-        assert not report.divergences
+        assert not (await replay_tool(server, "forms", on_elicit=answer)).divergences
         final = runs[-1]
         assert sorted(map(number, final.values())) == list(range(1, 10))
         assert all(seen.items() <= final.items() for seen in runs)

@@ -22,7 +22,6 @@ from trio_mcp.server import ClientTools, Tool, ToolClient
 from trio_mcp.testing import MockClient, make_context, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,
-    CreateMessageRequestParams,
     CreateMessageResult,
     SamplingMessage,
     TextContent,
@@ -55,7 +54,6 @@ def texts(results: Sequence[ToolResultContent]) -> list[str]:
 
 def offered(client: MockClient) -> list[str]:
     params = client.questions[0].params
-    assert isinstance(params, CreateMessageRequestParams)
     return [each.name for each in params.tools or []]
 
 
@@ -179,8 +177,7 @@ async def test_a_parked_call_gives_back_the_places_of_the_tools_in_its_loop() ->
 
     @server.tool(limit=1)
     async def ask(ctx: Context) -> str:
-        answer = await ctx.elicit("?", int)
-        return answer.action
+        return (await ctx.elicit("?", int)).action
 
     leading(server, ask)
     async with trio.open_nursery() as nursery:
@@ -188,8 +185,7 @@ async def test_a_parked_call_gives_back_the_places_of_the_tools_in_its_loop() ->
 
         async def wait_for_the_other(_params: object) -> int:
             asked.set()
-            done = await MockClient(elicits=[2]).call((server, "ask"))
-            assert done.text == "accept"
+            assert (await MockClient(elicits=[2]).call((server, "ask"))).text == "accept"
             return 1
 
         with trio.fail_after(5):
@@ -400,7 +396,6 @@ async def test_a_replay_calls_another_server_once() -> None:
             leading(server, remote, confirm), "lead", on_elicit=lambda _params: accept(value=True)
         )
     report.check()
-    assert report.result is not None
     assert report.result.structured_content == {"result": ["lent", "accept"]}
     assert calls == ["lend"]
 

@@ -154,7 +154,6 @@ async def test_everything_is_there_under_its_prefix(mode: Any, deep: bool) -> No
         (contents,) = (await client.read_resource(f"notes://{place}/all")).contents
         assert contents == TextResourceContents(uri=f"notes://{place}/all", mime_type="text/x-list", text=state)
         (contents,) = (await client.read_resource(f"notes://{place}/mon/first")).contents
-        assert isinstance(contents, TextResourceContents)
         assert (contents.uri, contents.text) == (f"notes://{place}/mon/first", f"mon: {state}")
         found = await client.complete(PromptReference(name=f"{name}_sum_up"), "title", "a")
         assert found.values == [f"a {state}"]
@@ -327,7 +326,6 @@ async def test_a_handler_reads_and_renders_what_its_own_server_has_under_that_na
     async def read(ctx: Context) -> str:
         (contents,) = (await ctx.read_resource("notes://all")).contents
         (message,) = (await ctx.get_prompt("sum_up", {"title": "it"})).messages
-        assert isinstance(message.content, TextContent)
         return f"{contents.uri} {message.content.text}"
 
     async with client_of(desk_of(("n", server)), mode) as client:
@@ -341,14 +339,11 @@ async def test_a_handler_of_the_outer_server_reads_and_renders_what_is_mounted(m
     async def read(ctx: Context) -> str:
         (contents,) = (await ctx.read_resource("notes://n/all")).contents
         (message,) = (await ctx.get_prompt("n_sum_up", {"title": "it"})).messages
-        assert isinstance(contents, TextResourceContents)
-        assert isinstance(message.content, TextContent)
         return f"{contents.uri}: {contents.text}; {message.content.text}; {ctx.state}"
 
     state = "the state of notes"
     async with client_of(outer, mode) as client:
-        read_it = (await client.call_tool("read")).text
-        assert read_it == f"notes://n/all: {state}; Sum it up: {state}; None"
+        assert (await client.call_tool("read")).text == f"notes://n/all: {state}; Sum it up: {state}; None"
 
 
 async def test_a_tool_loop_offers_the_tools_of_its_own_server(mode: Literal["legacy", "modern"]) -> None:
@@ -360,8 +355,7 @@ async def test_a_tool_loop_offers_the_tools_of_its_own_server(mode: Literal["leg
 
     @server.tool
     async def loop(ctx: Context) -> str:
-        result = await ctx.run_tool_loop("Add.", ["add"])
-        return result.text
+        return (await ctx.run_tool_loop("Add.", ["add"])).text
 
     async with client_of(desk_of(("n", server)), mode) as client:
         assert (await client.call_tool("n_loop")).text == "done"
@@ -456,7 +450,6 @@ async def test_a_long_result_of_a_mounted_tool_is_cut_and_kept(mode: Any) -> Non
         link = (await client.call_tool("n_long")).content[-1]
         assert isinstance(link, ResourceLink)
         (contents,) = (await client.read_resource(link.uri)).contents
-        assert isinstance(contents, TextResourceContents)
         assert contents.text == "x" * 10_000
 
 
@@ -544,9 +537,7 @@ async def test_the_threads_of_mounted_servers_are_counted() -> None:
         nursery.start_soon(client.call_tool, "n_work")
         await trio.to_thread.run_sync(began.wait, BOUND)
         (service,) = outer.services
-        threads = service.statistics().threads
-        assert threads is not None
-        assert threads.running == 1
+        assert service.statistics().threads.running == 1
         gate.set()
 
 
@@ -587,7 +578,6 @@ async def test_a_replay_finds_what_a_mounted_tool_has_recorded() -> None:
         return f"{seat} {sure.content} {ctx.state}"
 
     report = await replay_tool(desk_of(("n", server)), "n_book", on_elicit=lambda _question: accept(value="yes"))
-    assert report.result is not None
     assert report.result.text == "12A yes the state of notes"
     assert not report.divergences
 

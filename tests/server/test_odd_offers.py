@@ -83,7 +83,6 @@ async def test_such_a_default_in_a_returned_model_is_left_out_of_its_schema() ->
     server.tool(by_return)
     async with Client.connect(server) as client:
         (tool,) = await client.list_tools()
-        assert tool.output_schema is not None
         assert "default" not in tool.output_schema["properties"]["highest"]
         assert (await client.call_tool("by_return")).data == {"highest": 1}
 

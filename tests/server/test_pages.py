@@ -50,8 +50,7 @@ async def test_pages_hold_everything_once_in_the_order_of_registration(method: s
         pages = await names(talk, method)
         again = await names(talk, method)
     assert [len(found) for found in pages] == [2, 2, 1]
-    numbers = [int(name[-1]) for found in pages for name in found]
-    assert numbers == [0, 1, 2, 3, 4]
+    assert [int(name[-1]) for found in pages for name in found] == [0, 1, 2, 3, 4]
     assert again == pages
 
 

@@ -22,7 +22,6 @@ def result_texts(messages: tuple[SamplingMessage, ...]) -> list[str]:
 
 def depth(params: CreateMessageRequestParams) -> int:
     block = params.messages[0].content
-    assert isinstance(block, TextContent)
     return int(block.text)
 
 

@@ -211,8 +211,7 @@ async def test_a_thread_that_trio_did_not_start_gets_an_error_with_the_cure() ->
         assert isinstance(error, RuntimeError)
         return str(error)
 
-    result = await MockClient().call(work)
-    assert unnamed(result.text, "ctx.info", "thread", "trio.to_thread.run_sync") == []
+    assert unnamed((await MockClient().call(work)).text, "ctx.info", "thread", "trio.to_thread.run_sync") == []
 
 
 async def test_a_thread_of_an_async_function_may_use_its_context() -> None:

@@ -149,8 +149,7 @@ async def test_a_structure_without_content_is_its_text_too() -> None:
         lambda: ToolResult(structured_content={"a": 1}), name="tool", output_schema={"type": "object"}
     )
     assert texts(raw) == ['{"a":1}']
-    said = await called(ToolResult, ToolResult(content=[], structured_content={"a": 1}))
-    assert said["content"] == []
+    assert (await called(ToolResult, ToolResult(content=[], structured_content={"a": 1})))["content"] == []
     assert (await called(ToolResult, ToolResult()))["content"] == []
 
 
@@ -198,7 +197,6 @@ async def test_the_output_schema_describes_an_object_that_the_result_fits(
     annotation: object, value: object, _expected: Json
 ) -> None:
     schema, _ = return_spec(annotation)
-    assert schema is not None
     assert schema["type"] == "object"
     jsonschema.validate((await called(annotation, value))["structuredContent"], schema)
 
@@ -258,9 +256,7 @@ async def test_a_union_with_text_has_a_structure_as_every_other_union(
 ) -> None:
     result = await called(annotation, value, legacy=legacy)
     assert (texts(result), result["structuredContent"]) == ([text], {"result": value})
-    schema = return_spec(annotation).schema
-    assert schema is not None
-    assert schema["properties"].keys() == {"result"}
+    assert return_spec(annotation).schema["properties"].keys() == {"result"}
     assert (await called(annotation, 5, legacy=legacy))["isError"]
 
 

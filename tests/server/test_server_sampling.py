@@ -126,7 +126,6 @@ async def test_a_tool_loop_runs_on_the_provider(mode: str) -> None:
         content = request.messages[-1].content
         assert isinstance(content, list)
         (result,) = content
-        assert isinstance(result, ToolResultContent)
         return f"it is {result.structured_content}"
 
     call = CreateMessageResult(role="assistant", content=[tool_use("add", a=1, b=2)], model="m")
@@ -159,8 +158,7 @@ async def test_a_provider_fulfils_nothing_else() -> None:
     tool = server.add_tool(lambda: "", name="both", requires={"sampling", "elicitation"})
     assert tool.requires == ("elicitation",)
     assert (tool.model.meta or {})["trio-mcp/requires"] == ["elicitation"]
-    elsewhere = Server("other").add_tool(tool)
-    assert elsewhere.requires == ("elicitation", "sampling")
+    assert Server("other").add_tool(tool).requires == ("elicitation", "sampling")
 
 
 # replays, limits and failures
@@ -179,7 +177,6 @@ async def test_a_replay_does_not_ask_the_provider_again() -> None:
 
     report = await replay_tool(server, "ask", on_elicit=lambda _params: accept(value=True))
     report.check()
-    assert report.result is not None
     assert report.result.text == "once, accept, twice"
     assert len(provider.requests) == 2
 
@@ -202,7 +199,6 @@ async def test_a_replay_gets_the_failure_of_the_provider_without_the_words_of_it
 
     report = await replay_tool(server, "ask", on_elicit=lambda _params: accept(value=True))
     report.check()
-    assert report.result is not None
     assert report.result.text == "nobody, accept, late"
     first, again = failures
     assert (first.kind, first.status, first.retry_after) == (again.kind, again.status, again.retry_after)
@@ -223,7 +219,6 @@ async def test_another_question_does_not_get_the_failure_of_the_one_before() -> 
         return (await ctx.elicit("Sure?", bool)).action
 
     report = await replay_tool(server, "ask", on_elicit=lambda _params: accept(value=True))
-    assert report.result is not None
     assert report.result.text == "accept"
     assert len(provider.requests) == 2
 

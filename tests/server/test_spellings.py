@@ -87,8 +87,7 @@ async def test_a_resource_is_read_in_any_spelling_of_its_uri(mode: str, uri: str
 )
 async def test_a_mounted_resource_has_a_name_that_is_the_same_in_any_spelling(uri: str) -> None:
     async with Client.connect(outer) as client:
-        listed = {str(each.uri) for each in await client.list_resources()}
-        assert listed == {"Config://In/App/Settings"}
+        assert {str(each.uri) for each in await client.list_resources()} == {"Config://In/App/Settings"}
         if "api" not in uri:
             assert (await client.read_resource(uri)).text == "settings"
 

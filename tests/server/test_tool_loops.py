@@ -427,7 +427,6 @@ async def test_a_replay_runs_no_call_again_that_has_ended() -> None:
     provider = ScriptedProvider([numbered(index, blocks) for index, blocks in enumerate(rounds)])
     report = await replay_tool(replayable(effects, provider), "lead", on_elicit=lambda _params: accept(value=True))
     report.check()
-    assert report.result is not None
     assert report.result.text == "end, answer, 3, None, accept"
     assert sorted(effects[:2]) == ["a", "b"]
     assert effects[2:] == ["confirmed x", "c"]
@@ -439,8 +438,7 @@ async def test_a_replay_of_a_loop_that_a_tool_ended_runs_none_of_its_calls() -> 
     client = MockClient(
         elicits=[SecondWorker(True)], samples=[[tool_use("stop", text="found"), tool_use("note", text="a")]]
     )
-    result = await client.call((replayable(effects), "lead"))
-    assert result.text == "[\"found\"], break, 1, ['found'], accept"
+    assert (await client.call((replayable(effects), "lead"))).text == "[\"found\"], break, 1, ['found'], accept"
     assert effects.count("stop") == 1
     assert len(effects) <= 2
 
@@ -451,7 +449,6 @@ async def test_a_loop_continues_in_another_process_where_its_tool_has_asked() ->
         elicits=[SecondWorker(True), SecondWorker(True)],
         samples=[SecondWorker([tool_use("note", text="a"), tool_use("confirm", what="x")]), SecondWorker("end")],
     )
-    result = await client.call((replayable(effects), "lead"))
-    assert result.text == "end, answer, 2, None, accept"
+    assert (await client.call((replayable(effects), "lead"))).text == "end, answer, 2, None, accept"
     assert effects == ["a", "confirmed x"]
     assert len(requests(client)) == 2

@@ -74,7 +74,6 @@ async def test_the_result_of_a_tool_in_a_loop_is_an_error_for_the_model(function
     client = MockClient(samples=[tool_use(function.__name__), "sorry"], era=mode)
     assert (await client.call((server, "lead"))).text == "sorry"
     params = client.questions[1].params
-    assert isinstance(params, CreateMessageRequestParams)
     result = last_result(params.messages)
     assert result.is_error
     assert isinstance(result.content[0], TextContent)
@@ -92,7 +91,6 @@ async def test_the_text_of_a_tool_in_a_loop_is_shown_to_the_model(resume: Any, m
     client = MockClient(samples=[tool_use("list_files"), "fine"], era=mode)
     assert (await client.call((server, "lead"))).text == "fine"
     params = client.questions[1].params
-    assert isinstance(params, CreateMessageRequestParams)
     assert last_result(params.messages).content == [TextContent(text="a.txt \ufffd.txt")]
 
 
@@ -296,8 +294,7 @@ def shown_server() -> Server:
 async def test_half_of_a_character_in_a_result_is_replaced_with_a_warning(
     tool: str, data: object, mode: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    result = await MockClient(era=mode).call((shown_server(), tool))
-    assert result.data == data
+    assert (await MockClient(era=mode).call((shown_server(), tool))).data == data
     assert "surrogate" in caplog.text
 
 

@@ -80,8 +80,7 @@ async def test_the_user_is_asked_to_open_the_page_and_the_call_waits_until_it_is
         assert not ended(player)
         assert server.complete_elicitation("visit-1")
         if era is Legacy:
-            notice = await player.talk.notification(COMPLETE)
-            assert notice == {"elicitationId": "visit-1"}
+            assert await player.talk.notification(COMPLETE) == {"elicitationId": "visit-1"}
         assert await player.text() == "accept at 40"
         assert not server.complete_elicitation("visit-1")
 

@@ -340,8 +340,7 @@ async def read_caller(ctx: Context) -> str:
 
 
 async def test_a_caller_without_authentication_is_an_error_for_the_author(caplog: pytest.LogCaptureFixture) -> None:
-    result = await MockClient().call(read_caller)
-    assert unnamed(result.text, "ctx.caller", "principal=") == []
+    assert unnamed((await MockClient().call(read_caller)).text, "ctx.caller", "principal=") == []
     assert "ctx.caller" not in await failure_of(read_caller), "a peer learns nothing"
     assert "ctx.caller is None" in caplog.text
     assert (await MockClient(principal="ann").call(read_caller)).text == "ann"

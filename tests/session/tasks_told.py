@@ -177,7 +177,6 @@ class Told:
         case = sent.case
         assert case is not None
         if result is None:
-            assert error is not None
             if error.get("data") == {OUTCOME_UNKNOWN: True} and not self.is_ending:
                 known = case.number in self.finals or any(round_.case is case for round_ in self.rounds)
                 known = known and not self.is_forgiven and not self.is_late
@@ -243,7 +242,6 @@ class Told:
             self._hear_outcome(task, result, error)
         elif sent.about == "tasks/cancel" and result is None:
             # It was over already, which is an error in 2025-11-25.
-            assert error is not None
             assert error["code"] == INVALID_PARAMS, error
         elif result is None:
             assert error is not None
@@ -284,7 +282,6 @@ class Told:
             assert result["_meta"][RELATED_TASK]["taskId"] == task.id
             self._see_end(task, "failed" if result.get("isError") else "done", text_of(result))
         else:
-            assert error is not None
             is_cancel = error["code"] == INTERNAL_ERROR and error["message"] == "the task was cancelled"
             self._see_end(task, *(("cancelled", None) if is_cancel else ("failed", error["message"])))
 

@@ -261,5 +261,4 @@ async def test_a_prompt_and_a_resource_time_out_with_errors(autojump_clock: Mock
         await trio.sleep(LATE)
         answers = {asked.key: accept(value="you")}
         late = talk.ask("prompts/get", name="greet", requestState=asked.state, inputResponses=answers)
-        error = await talk.error(late)
-        assert unnamed(error["message"], "120 seconds") == []
+        assert unnamed((await talk.error(late))["message"], "120 seconds") == []

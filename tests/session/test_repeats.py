@@ -370,8 +370,7 @@ async def test_on_the_same_connection_the_earlier_question_is_withdrawn() -> Non
         await player.call("ask", meta=KEY)
         earlier = await player.talk.question()
         await player.call("ask", meta=KEY)
-        withdrawn = await player.talk.notification("notifications/cancelled")
-        assert withdrawn["requestId"] == earlier["id"]
+        assert (await player.talk.notification("notifications/cancelled"))["requestId"] == earlier["id"]
         await player.question()
         # A late answer to the earlier one is dropped.
         player.talk.answer(earlier, {"action": "decline"})

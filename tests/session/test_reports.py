@@ -143,9 +143,7 @@ async def test_a_heartbeat_has_a_task_only_if_it_can_be_sent(
 ) -> None:
     async def slow() -> int:
         await trio.sleep(9.5)
-        nursery = trio.lowlevel.current_task().parent_nursery
-        assert nursery is not None
-        return len(nursery.child_tasks)
+        return len(trio.lowlevel.current_task().parent_nursery.child_tasks)
 
     server = Server("tester", version="1")
     server.add_tool(slow, **({"heartbeat": heartbeat} if heartbeat else {}))

@@ -227,8 +227,7 @@ async def test_one_large_outcome_is_kept_whatever_its_size(monkeypatch: pytest.M
     monkeypatch.setattr(directory, "FINISHED_BYTES", SharedLimit("of a test", 10, ""))
     async with talk_to(Travel().server) as talk:
         asked = await talk.round(talk.leg("book"))
-        texts = [await talk.text(asked.retry(1)) for _ in range(2)]
-        assert texts == ["Booked TP2 to Lisbon"] * 2
+        assert [await talk.text(asked.retry(1)) for _ in range(2)] == ["Booked TP2 to Lisbon"] * 2
 
 
 async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
@@ -371,8 +370,7 @@ async def test_a_call_that_may_not_be_parked_gets_an_error_with_the_limit_and_is
     travel = Travel(actors=limits)
     async with talk_to(travel.server) as talk:
         asked = await talk.round(talk.leg("book"))
-        error = await talk.error(talk.leg("book"))
-        assert named in error["message"]
+        assert named in (await talk.error(talk.leg("book")))["message"]
         await wait_all_tasks_blocked()
         assert len(talk.service.supervisor.actors) == 1
         assert "Booked TP2" in await talk.text(asked.retry(1))

@@ -55,8 +55,7 @@ class Stage:
         return "reported"
 
     async def ask(self, ctx: Context) -> str:
-        roots = await ctx.roots()
-        return str(len(roots))
+        return str(len(await ctx.roots()))
 
 
 def call(id: object, tool: str, meta: Json | None = None, **arguments: object) -> Json:

@@ -112,8 +112,7 @@ async def test_a_call_without_room_is_rejected_and_its_body_does_not_run(desk: D
 async def test_a_parked_call_draws_until_it_ends_and_more_with_each_leg(desk: Desk) -> None:
     async with client_of(desk) as talk:
         asked = await talk.round(talk.leg("ask", {"text": "x" * LARGE}))
-        parked = drawn(talk)
-        assert parked > CALL_SIZE + LARGE
+        assert drawn(talk) > CALL_SIZE + LARGE
         assert "xxx" in await talk.text(asked.retry(True))
         assert drawn(talk) < LARGE
 

@@ -221,8 +221,7 @@ async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_
         question = await player.question()
         if era is Legacy:
             player.talk.cancel(call)
-            withdrawn = await player.talk.notification("notifications/cancelled")
-            assert withdrawn["requestId"] is not None
+            assert (await player.talk.notification("notifications/cancelled"))["requestId"] is not None
             assert question["message"] == "How many?"
         else:
             player.talk.service.supervisor.cancel_all(CancelReason.SHUTDOWN)
@@ -278,8 +277,7 @@ async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_a
         services.append(service)
         talk = Talk(service)
         await talk.initialize()
-        text = await talk.text(talk.call("down", {"depth": 1}))
-        assert "Limits.actors" in text
+        assert "Limits.actors" in await talk.text(talk.call("down", {"depth": 1}))
         assert max(deepest) == 20
         assert service.statistics().is_idle
 
@@ -340,8 +338,7 @@ async def test_undelivered_replies_are_counted_by_kind(autojump_clock: MockClock
 
 async def test_an_answer_of_a_round_that_was_not_asked_for_is_counted_and_dropped() -> None:
     async def asks(ctx: Context) -> str:
-        answer = await ctx.elicit("How many?", int)
-        return answer.action
+        return (await ctx.elicit("How many?", int)).action
 
     async with talk_to(made(asks)) as talk:
         asked = await talk.round(talk.leg("asks"))

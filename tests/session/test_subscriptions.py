@@ -200,8 +200,7 @@ async def test_shutdown_ends_a_stream_with_its_result(server: Server) -> None:
         await acknowledged(talk, request)
         with trio.fail_after(5):
             await talk.service.drain(60)
-        ended = await talk.notification("notifications/cancelled")
-        assert ended["requestId"] == request
+        assert (await talk.notification("notifications/cancelled"))["requestId"] == request
         result = await talk.result(request)
     assert result["resultType"] == "complete"
     assert result["_meta"][ID] == request

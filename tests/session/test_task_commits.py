@@ -94,8 +94,7 @@ class Asking(Stages):
         await ctx.status("first")
         await self.stage.wait()
         await ctx.status("half of it is done")
-        answer = await ctx.elicit("Go on?", bool)
-        return answer.action
+        return (await ctx.elicit("Go on?", bool)).action
 
 
 async def test_a_question_is_shown_after_the_status_that_was_set_before_it(era: type[LegacyTask], disk: Disk) -> None:
@@ -338,9 +337,7 @@ async def test_an_outcome_that_the_store_did_not_take_is_written_once_more_at_th
         assert await task.status() == shown
         process.store.failing = False
         monkeypatch.setattr(process.store, "write", write)
-    outcome = record_of(disk, task.id).outcome
-    assert outcome is not None
-    assert (outcome.result is None) is cancelled
+    assert (record_of(disk, task.id).outcome.result is None) is cancelled
 
 
 async def test_a_server_ends_although_the_store_never_takes_an_outcome(

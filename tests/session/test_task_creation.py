@@ -158,8 +158,7 @@ async def test_a_create_that_the_limit_of_calls_refuses_is_taken_back(era: type[
     async with place.task(era) as task:
         await task.start("wait")
         await wait_all_tasks_blocked()
-        error = (await task.reply(task.create("wait")))["error"]
-        assert error["code"] == BUSY
+        assert (await task.reply(task.create("wait")))["error"]["code"] == BUSY
         assert (place.stored, place.runs, len(task.talk.service.tasks)) == (1, 1, 1)
 
 

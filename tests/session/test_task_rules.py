@@ -98,8 +98,7 @@ async def task_in(
 async def test_a_call_as_a_task_is_answered_at_once_and_its_result_is_fetched(era: type[LegacyTask]) -> None:
     work = Work()
     async with task_in(era, work) as task:
-        shown = await task.start("wait")
-        assert shown["status"] == "working"
+        assert (await task.start("wait"))["status"] == "working"
         assert await task.status() == "working"
         assert (await task.get())["statusMessage"] == "waiting"
         work.go_on.set()
@@ -189,8 +188,7 @@ async def test_open_tasks_are_limited_for_each_owner(era: type[LegacyTask]) -> N
     async with task_in(era, work, principal="alice", tasks=options) as task:
         for _ in range(2):
             await task.start("wait")
-        refused = await task.reply(task.create("wait"))
-        assert "open_per_owner" in refused["error"]["message"]
+        assert "open_per_owner" in (await task.reply(task.create("wait")))["error"]["message"]
         await wait_all_tasks_blocked()
         assert work.runs == len(task.talk.service.tasks) == 2
 
@@ -283,13 +281,11 @@ async def test_a_server_without_such_tools_declares_no_tasks_and_ignores_that_on
     server = Server("tester", version="1")
     server.tool(Work().quick)
     async with talk_to(server) as talk:
-        capabilities = (await talk.initialize())["capabilities"]
-        assert "tasks" not in capabilities
+        assert "tasks" not in (await talk.initialize())["capabilities"]
         params = {"name": "quick", "arguments": {}, "task": {}}
         assert await talk.text(talk.request("tools/call", params)) == "done"
         assert (await talk.error(talk.request("tasks/get", {"taskId": "x"})))["code"] == -32601
-        found = await talk.result(talk.ask("server/discover"))
-        assert "extensions" not in found["capabilities"]
+        assert "extensions" not in (await talk.result(talk.ask("server/discover")))["capabilities"]
         assert await talk.text(talk.leg("quick", capabilities=DECLARES)) == "done"
         assert (await talk.error(talk.ask("tasks/get", DECLARES, taskId="x")))["code"] == -32601
 
@@ -324,8 +320,7 @@ async def test_the_questions_of_a_task_go_out_on_the_stream_of_its_result_one_at
             await wait_all_tasks_blocked()
             (question,) = [each for each in task.talk.waiting() if each.get("method") == "elicitation/create"]
             assert question["params"]["message"] == text
-            related = question["params"]["_meta"]["io.modelcontextprotocol/related-task"]
-            assert related == {"taskId": task.id}
+            assert question["params"]["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": task.id}
             task.talk.answer(question, {"action": "decline"})
         reply = await task.reply(result)
         assert reply["result"]["content"][0]["text"] == "decline decline"

@@ -83,8 +83,7 @@ async def test_a_task_that_must_not_run_again_has_failed_with_the_cause(era: typ
         await wait_all_tasks_blocked()
     async with Process(disk, work, "parked").task(era, task.id) as again:
         assert await again.status() == "failed"
-        outcome = await again.outcome()
-        assert "restarted" in outcome["error"]["message"]
+        assert "restarted" in (await again.outcome())["error"]["message"]
     assert work.runs == 1
 
 
@@ -210,8 +209,7 @@ async def test_nothing_remains_of_a_task_that_cannot_be_stored(era: type[LegacyT
         await task.start("order")
         await wait_all_tasks_blocked()
         process.store.failing = True
-        reply = await task.reply(task.create("order"))
-        assert reply["error"]["code"] == -32000
+        assert (await task.reply(task.create("order")))["error"]["code"] == -32000
         assert (len(task.talk.service.tasks), work.runs) == (1, 1)
         process.store.failing = False
         assert await task.status() == "input_required"
@@ -266,7 +264,6 @@ class Asking(Work):
 
     async def order(self, ctx: Context) -> str:
         await ctx.elicit("Sure?", bool)
-        assert ctx.caller is not None
         return f"{ctx.caller.principal} {sorted(ctx.caller.scopes)} {ctx.caller.claims}"
 
 
