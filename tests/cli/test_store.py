@@ -116,6 +116,14 @@ def test_check_finds_an_index_that_lacks_a_row(file: Path, capsys: pytest.Captur
     assert json.loads(output(capsys))["findings"]
 
 
+@pytest.mark.parametrize("action", ["list", "vacuum"])
+def test_of_a_url_of_no_known_store_only_the_scheme_is_shown(action: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", action, "postgrsql://app:hidden@db/shop?password=hidden"]) != Status.OK
+    shown = capsys.readouterr().err
+    assert "postgrsql" in shown
+    assert "hidden" not in shown
+
+
 def test_vacuum_gives_room_back_and_keeps_what_lives(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with closing(sqlite3.connect(file)) as other:
         other.execute("UPDATE records SET value = zeroblob(1000000) WHERE key = 'b'")

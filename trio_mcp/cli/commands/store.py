@@ -90,11 +90,15 @@ def looks_into(store: str) -> Looks:
 
 
 def file_of(store: str) -> Path:
-    """Return the path of the file that a store is. Raises `CommandError`."""
+    """Return the path of the file that a store is. Raises `CommandError`, or `ConfigurationError` if there is no such store."""
     scheme, target = scheme_and_target(store)
     if scheme in UPKEEP:
         raise CommandError(f"vacuum is for files: {scheme} gives room back by itself")
-    return file_named(target if scheme == "sqlite" else store)
+    if scheme != "sqlite":
+        # Shows nothing of a URL whose scheme is misspelt: it may have a password.
+        find_store(scheme)
+        raise CommandError(f"a store of {scheme}: is no file")
+    return file_named(target)
 
 
 def file_named(text: str) -> Path:
