@@ -201,10 +201,34 @@ def test_the_log_stays_where_it_is_while_another_process_may_write(path: Path, m
         # More than it moves by itself, if it is let.
         assert sqlite_file.write_together(writer, [[thing("a", bytes(MANY))]], 0) == [None]
         with closing(begin_of(path)), pytest.raises(sqlite3.OperationalError):
-            sqlite_schema.checkpoint(writer, path)
+            sqlite_schema.checkpoint(writer, path, threading.Lock())
         assert size_of(path) < MANY
-        sqlite_schema.checkpoint(writer, path)
+        sqlite_schema.checkpoint(writer, path, threading.Lock())
         assert size_of(path) > MANY
+
+
+COUNT = "WITH RECURSIVE up(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM up LIMIT 9999) SELECT i FROM up"
+SLOW = f"SELECT count(*) FROM records, ({COUNT})"  # noqa: S608
+
+
+async def test_the_log_is_begun_anew_although_one_look_up_follows_the_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = 100 * 1024
+    monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", some)
+    monkeypatch.setattr(sqlite_schema, "WAL_BYTES", 2 * some)
+
+    async def look_up(store: SqliteStore) -> None:
+        while True:
+            await store._look_up(lambda reader: reader.execute(SLOW).fetchall())  # noqa: SLF001
+
+    async with open_sqlite(str(path)) as store, trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(look_up, store)
+        for number in range(30):
+            await store.write([thing(f"{number}", bytes(some))])
+        assert (await trio.Path(f"{path}-wal").stat()).st_size < 10 * some
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_store_that_is_closed_leaves_the_log_to_those_that_use_it(path: Path) -> None:

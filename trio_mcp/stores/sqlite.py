@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -63,7 +64,8 @@ class SqliteStore:
         self._is_closing = False
         self._reader = reader
         self._clock = clock
-        self._writer = Writer(file, writer, OwnFiles(file, self._nodes), self._nodes, clock)
+        self._looking_up = threading.Lock()
+        self._writer = Writer(file, writer, OwnFiles(file, self._nodes), self._nodes, self._looking_up, clock)
         work = self._writer
         self._writes: Batches[Sequence[Change]] = Batches(str(path), work.commit, work.close, work.keep_up)
         self._reads: Batches[Callable[[], object]] = Batches(str(path), run_all, reader.close, most=MOST_AT_ONCE)
@@ -138,12 +140,16 @@ class SqliteStore:
 
         self._check_open()
         try:
-            return cast("T", await self._reads.add(partial(query, self._reader, *args)))
+            return cast("T", await self._reads.add(partial(self._looked_up, query, *args)))
         except sqlite3.Error as error:
             raise sqlite_file.failure_of(error) from None
         except UnicodeEncodeError as error:
             # Of a key with a lone surrogate, which no record can have.
             raise StoreError(f"this cannot be looked for: {error}") from None
+
+    def _looked_up(self, query: Callable[..., T], *args: object) -> T:
+        with self._looking_up:
+            return query(self._reader, *args)
 
     def _check_open(self) -> None:
         if self._is_closing:
@@ -176,6 +182,7 @@ class Writer:
 
     Args:
         nodes: left when the file is closed: until then this process may write.
+        looking_up: held by each look-up.
     """
 
     def __init__(
@@ -184,12 +191,14 @@ class Writer:
         connection: sqlite3.Connection,
         files: OwnFiles,
         nodes: Nodes,
+        looking_up: threading.Lock,
         clock: Callable[[], float],
     ) -> None:
         self._path = path
         self._connection = connection
         self._files = files
         self._nodes = nodes
+        self._looking_up = looking_up
         self._clock = clock
         self._written = 0
         """Rows that were written since the last search for what has expired."""
@@ -240,7 +249,7 @@ class Writer:
 
         try:
             self._files.check()
-            sqlite_schema.checkpoint(self._connection, self._path)
+            sqlite_schema.checkpoint(self._connection, self._path, self._looking_up)
         except (sqlite3.Error, StoreError) as error:
             self._records.log("a store cannot move its write-ahead log into its file: %s (%s)", error, self._path)
 

@@ -16,7 +16,7 @@ import stat
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -144,12 +144,19 @@ def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
     return connection
 
 
-def checkpoint(writer: sqlite3.Connection, path: Path) -> None:
-    """Move what is in the write-ahead log into the database, while no process writes. Raises `sqlite3.Error`."""
+def checkpoint(writer: sqlite3.Connection, path: Path, looking_up: threading.Lock) -> None:
+    """Move what is in the write-ahead log into the database, while no process writes. Raises `sqlite3.Error`.
+
+    Args:
+        looking_up: held by each look-up of this process. They go on meanwhile, unless the log has become too long: SQLite
+            begins it anew when no look-up needs it, and if one followed the other without a pause, it never would.
+    """
     writer.execute("BEGIN IMMEDIATE")
     try:
+        log = files_beside(path)[1]
+        is_long = log.exists() and log.stat().st_size > WAL_BYTES
         # The connection that holds the lock cannot do it.
-        with closing(connect(path)) as other:
+        with looking_up if is_long else nullcontext(), closing(connect(path)) as other:
             other.execute("PRAGMA wal_checkpoint(PASSIVE)")
     finally:
         writer.execute("ROLLBACK")
