@@ -208,7 +208,7 @@ def test_the_log_stays_where_it_is_while_another_process_may_write(path: Path, m
 
 
 COUNT = "WITH RECURSIVE up(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM up LIMIT 9999) SELECT i FROM up"
-SLOW = f"SELECT count(*) FROM records, ({COUNT})"  # noqa: S608
+SLOW = f"SELECT count(*) FROM records, ({COUNT})"
 
 
 async def test_the_log_is_begun_anew_although_one_look_up_follows_the_other(
