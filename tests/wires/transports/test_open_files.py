@@ -112,8 +112,10 @@ async def test_a_file_that_asks_for_nothing_is_served_and_one_that_asks_with_aut
 
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
 def test_no_command_serves_it(arguments: list[str]) -> None:
+    name, *more = arguments
+    free_port = [] if "--port" in more else ["--port", "0"]
     done = subprocess.run(
-        [sys.executable, "-m", "trio_mcp", *arguments],
+        [sys.executable, "-m", "trio_mcp", name, *free_port, *more],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
