@@ -50,7 +50,7 @@ class Mountable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MountedServer(ServerFacts):
     """A server as those use it in which it is mounted.
 

@@ -129,7 +129,7 @@ class SharedServer(ChannelServer, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ServerFacts:
     """What the rest of this library knows of a server, and its users do not; the defaults are for one of another project.
 
