@@ -92,7 +92,11 @@ def serve_on_uvicorn(port: int, hook: Hook | None) -> None:
 
 def serve_http(port: int) -> None:
     option, certificate, keys = (os.environ.get(f"BENCH_{name}") for name in ("HTTP", "TLS", "KEYS"))
-    tls = None if certificate is None else trio_mcp.http.Tls(certificate)
+    tls = None
+    if certificate is not None:
+        from trio_mcp.http import Tls  # noqa: PLC0415  only these workloads need it
+
+        tls = Tls(certificate)
     if os.environ.get("BENCH_HOST") == "uvicorn":
         serve_on_uvicorn(port, authenticate if option == "authenticate" else None)
     elif keys is not None:

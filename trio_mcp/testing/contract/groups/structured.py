@@ -188,6 +188,7 @@ async def a_question_is_answered_in_the_middle_of_a_call(pair: Pair) -> None:
         assert question.method == "elicitation/create"
         await call.answer(question, accepted(row=3))
         assert await call.text() == "row 3"
+        await pair.stage.marked("ask finally done")
     assert pair.stage.count("ask finally done") == 1
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import itertools
 import sys
 import time
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final, cast
 
 import trio
 
-from ....storage import Append, Fenced, Missed, Notice, Put, Record, SharedStore, Store, StoreConflict
+from ....storage import Append, Fenced, Missed, Notice, Put, Record, SharedStore, Store, StoreConflict, StoreTimeout
 from .cases import StoreMaker
 
 NODE: Final = "child"
@@ -35,11 +36,11 @@ async def write_on(store: Store) -> None:
     say("joined")
     for number in itertools.count(1):
         try:
-            await write(store, number)
+            await write_once(store, number)
         except Fenced:
             say("fenced")
             await store.join(SECOND_NODE)
-            await write(store, number)
+            await write_once(store, number)
         say(number)
 
 
@@ -81,6 +82,17 @@ async def write(store: Store, number: int) -> None:
             Append("log", "child", number, [value]),
         ]
     )
+
+
+async def write_once(store: Store, number: int) -> None:
+    """Write that; if the store does not say in time whether it has, as after a stop of this process, ask it."""
+    while True:
+        with suppress(StoreTimeout):
+            await write(store, number)
+            return
+        with suppress(StoreTimeout):
+            if await store.read("left", f"{number:09d}") is not None:
+                return
 
 
 async def count(store: Store) -> None:
