@@ -179,7 +179,7 @@ class ReconnectingChannel(MessageChannel):
     def _sendable(self, values: Sequence[Envelope[Sent]]) -> list[Envelope[Sent]]:
         """Return the messages that a connection without a session takes, and answer the other requests."""
         if self._is_telling and not self._news and any(opens(value) for value in values):
-            # Nobody opens a session again who has not been notified; the reader may be waiting for something else.
+            # Who opens a session again has been notified already; the reader may be waiting for something else.
             self._is_telling = False
         if self._is_telling:
             return []

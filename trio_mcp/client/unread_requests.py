@@ -21,8 +21,8 @@ class UnreadRequest:
     """A request that waits while there is no session.
 
     It is sent again, once, if the server has ignored it because it had lost the session, or if the response is lost and it may
-    be processed twice. A second time would end a server again and again that it ends. What waits is sent in the order in which it
-    came.
+    be processed twice; never a third time, since the request itself may be what ends the server. What waits is sent in the order
+    in which it came.
 
     Await `result` once.
 
@@ -91,7 +91,7 @@ class UnreadRequest:
         attempt.waiting[self._number] = self._send_now
 
     def _send_now(self) -> None:
-        # The connection may have ended together with the attempt: then sending it once more says so, in its task.
+        # The connection may have ended together with the attempt. The task that waits then sends it again, and gets that error.
         with suppress(Disconnected):
             self._send()
 

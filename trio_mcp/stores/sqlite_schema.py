@@ -95,8 +95,8 @@ def _make_file(path: Path) -> None:
     Raises:
         OSError: it cannot be made, may not be written, or is no regular file.
     """
-    # In this process one after the other, and a file that exists is not opened. Whoever closes it takes away the locks that any
-    # connection of this process has on it: other processes would delete its write-ahead log, with what it writes later.
+    # One thread at a time, and a file that exists is not opened: closing it would end the locks that all connections of this
+    # process hold on it, and another process would then delete its write-ahead log, with what was written later.
     with _making:
         try:
             check_kind(path)
@@ -149,7 +149,7 @@ def checkpoint(writer: sqlite3.Connection, path: Path, looking_up: threading.Loc
 
     Args:
         looking_up: held by each look-up of this process. They go on meanwhile, unless the log has become too long: SQLite
-            begins it anew when no look-up needs it, and if one followed the other without a pause, it never would.
+            starts the log over only when no look-up needs it, which may never happen while look-ups follow each other.
     """
     writer.execute("BEGIN IMMEDIATE")
     try:
