@@ -93,6 +93,7 @@ async def write_once(store: Store, number: int) -> None:
         with suppress(StoreTimeout):
             if await store.read("left", f"{number:09d}") is not None:
                 return
+        await trio.lowlevel.checkpoint()
 
 
 async def count(store: Store) -> None:
