@@ -9,9 +9,9 @@ import trio
 
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.storage import (
+from trio_mcp.storage import Change
+from trio_mcp.stores import (
     Append,
-    Change,
     EventsGone,
     Expect,
     Forget,

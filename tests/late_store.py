@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 import trio
 from crashing_store import CrashingStore, Disk, Key
 
-from trio_mcp.storage import Append, Change, Expect, Forget, Put, Record, Remove, StoreConflict, StoreTimeout
+from trio_mcp.storage import Change
+from trio_mcp.stores import Append, Expect, Forget, Put, Record, Remove, StoreConflict, StoreTimeout
 
 TIMEOUT: Final = 1.0
 """Seconds after which a write that is late is given up."""

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import trio
 from crashing_store import CrashingStore, Disk
 
-from trio_mcp.storage import MISSED, Change, Fenced, Missed, Notice, StoreError
+from trio_mcp.storage import MISSED, Change
+from trio_mcp.stores import Fenced, Missed, Notice, StoreError
 
 
 class NoticingDisk(Disk):

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import trio
+from wire_terms import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
 from trio_mcp.protocol.jsonrpc import Answers, Batch, Message, RequestId, dump, parse
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 from trio_mcp.session import AnyChannel, Envelope
 
 Json = dict[str, Any]

@@ -10,11 +10,10 @@ import outcome
 import trio
 from peer import BOUND, ChannelPeer, Json
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import METHOD_NOT_FOUND, MODERN, NEWEST_LEGACY, SERVER_INFO, TASKS_EXTENSION
 
 from trio_mcp.client import Client, ClientOptions, Handlers, decline
 from trio_mcp.client.cache import NO_CACHE
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, SERVER_INFO, TASKS_EXTENSION
 from trio_mcp.session import AnyChannel
 from trio_mcp.session.server_requests import MAX_HANDLERS
 from trio_mcp.types import Implementation

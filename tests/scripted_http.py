@@ -11,9 +11,9 @@ import httpx2
 import trio
 from scripted import OFFERS, Json, Pending, Start, client_over, discovered, initialized
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import MODERN
 
 from trio_mcp.client import Client
-from trio_mcp.protocol.revisions import MODERN
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http.client.channel import HttpChannel
 from trio_mcp_transports.httpx import POST_TIMEOUT, ClientLimits

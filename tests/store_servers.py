@@ -20,10 +20,10 @@ import psycopg
 import pytest
 from serving import free_port
 
-from trio_mcp.storage import Store
+from trio_mcp.stores import Store
 from trio_mcp.stores.postgres import open_postgres
 from trio_mcp.stores.redis import open_redis
-from trio_mcp.testing.contract.store import StoreTrait
+from trio_mcp.testing.contract import StoreTrait
 
 START_SECONDS: Final = 20
 REDIS_VARIABLE: Final = "TRIO_MCP_TEST_REDIS"

@@ -19,10 +19,10 @@ import trio
 from peer import BOUND, EVERYTHING, Json, Reader, encoded, hello, modern_meta
 from trio.testing import wait_all_tasks_blocked
 from wire_oracle import WireOracle
+from wire_terms import LOG_LEVEL, NEWEST_LEGACY
 
 from trio_mcp.protocol.connection import Rejected
 from trio_mcp.protocol.jsonrpc import RequestId, dump
-from trio_mcp.protocol.revisions import LOG_LEVEL, NEWEST_LEGACY
 from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
 from trio_mcp.runtime import Account
 from trio_mcp.server import Server

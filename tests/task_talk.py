@@ -7,9 +7,9 @@ from typing import Any
 from peer import EVERYTHING, Json
 from talk import Talk
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import TASKS_EXTENSION
 
 from trio_mcp.protocol.jsonrpc import RequestId
-from trio_mcp.protocol.revisions import TASKS_EXTENSION
 
 DECLARES: Json = {**EVERYTHING, "extensions": {TASKS_EXTENSION: {}}}
 """The capabilities of a modern client that takes tasks."""

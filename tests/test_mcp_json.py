@@ -10,8 +10,8 @@ import pytest
 from naming import naming, unnamed
 
 from trio_mcp.base.regular_files import MAX_CONFIGURATION
+from trio_mcp.compose import CommandServer, McpJson, OAuthClient, UrlServer, parse_mcp_json, read_mcp_json
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.mcp_json import CommandServer, McpJson, OAuthClient, UrlServer, parse_mcp_json, read_mcp_json
 
 
 @pytest.fixture(autouse=True)

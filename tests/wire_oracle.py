@@ -15,8 +15,7 @@ from spec_schemas import (
     request_definitions,
     validator,
 )
-
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
+from wire_terms import MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
 Message = dict[str, Any]
 

@@ -13,8 +13,8 @@ from oauth_world import URL, World
 from trio_mcp import Client
 from trio_mcp.auth import AuthorizationError, ClientCredentials, EnterpriseManaged, OAuth, WorkloadIdentity
 from trio_mcp.auth.client.dpop import Proofs
+from trio_mcp.compose import OAuthClient
 from trio_mcp.errors import AuthorizationErrorKind
-from trio_mcp.mcp_json import OAuthClient
 
 KEY = json.dumps(ECKey.generate_key("P-256").as_dict(private=True))
 

@@ -22,11 +22,11 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import httpx2
 import trio
+from wire_terms import IDEMPOTENCY_KEY, NEWEST_LEGACY, OUTCOME_UNKNOWN, REPEAT_OF, TASKS_EXTENSION
 
 from chaos.ledger import Effect, counted
 from chaos.story import Story
 from chaos.wire import Event, Json, Lost, Wire
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, NEWEST_LEGACY, OUTCOME_UNKNOWN, REPEAT_OF, TASKS_EXTENSION
 
 FORM: Final[Json] = {"elicitation": {"form": {}}}
 TASKS: Final[Json] = {**FORM, "extensions": {TASKS_EXTENSION: {}}}

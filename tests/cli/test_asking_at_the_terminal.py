@@ -8,8 +8,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
+from trio_mcp import Titled
 from trio_mcp.cli.terminal.prompting import Prompting, Terminal
-from trio_mcp.server.elicit.forms import Titled, form_of
+from trio_mcp.server.elicit.forms import form_of
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from trio_mcp.base.values import JsonValue
 from trio_mcp.cli.hosts import HOSTS, ConfigFile, read_file, with_server, without_server
-from trio_mcp.mcp_json import find_comments, parse_jsonc
+from trio_mcp.compose import find_comments, parse_jsonc
 
 OURS: dict[str, JsonValue] = {"command": "python", "args": ["é", "{}"]}
 LINES = """\

@@ -19,8 +19,8 @@ from trio_mcp.cli.command import Status
 from trio_mcp.cli.program import main
 from trio_mcp.cli.targets.logins import login_for, stored_login_for
 from trio_mcp.cli.targets.target import UrlTarget
+from trio_mcp.compose import OAuthClient
 from trio_mcp.errors import AuthorizationErrorKind
-from trio_mcp.mcp_json import OAuthClient
 
 URL = "https://mcp.example.com/mcp"
 ISSUER = "https://login.example.com"

@@ -7,9 +7,9 @@ from typing import Any
 import trio
 from scripted import BOUND, Json, Start, Wire
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import SUBSCRIPTION_ID
 
 from trio_mcp.client import Change, Changes, Client
-from trio_mcp.protocol.revisions import SUBSCRIPTION_ID
 
 
 async def subscribed(client: Client, wire: Any, start: Start, *uris: str, **lists: bool) -> Changes:

@@ -26,7 +26,7 @@ from trio_mcp.errors import (
     RequestTimeout,
 )
 from trio_mcp.protocol.conversation import conversation_problem
-from trio_mcp.session.token_usage import TokenUsage
+from trio_mcp.session import TokenUsage
 from trio_mcp.types import (
     CreateMessageRequestParams,
     CreateMessageResult,

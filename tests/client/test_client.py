@@ -25,11 +25,10 @@ from scripted import (
     works,
 )
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import CLIENT_CAPABILITIES, LOG_LEVEL, METHOD_NOT_FOUND, MODERN, PROTOCOL_VERSION
 
 from trio_mcp.client import decline
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RequestTimeout
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, LOG_LEVEL, MODERN, PROTOCOL_VERSION
 from trio_mcp.types import CallToolResult, ReadResourceResult
 
 # calling

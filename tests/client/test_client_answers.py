@@ -24,11 +24,10 @@ from scripted import (
     runs_tasks,
     works,
 )
+from wire_terms import CLIENT_CAPABILITIES, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 from trio_mcp.client import Handlers, accept, accept_defaults, decline, dismiss
 from trio_mcp.errors import CapabilityError, LimitExceeded, PeerError
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES
 from trio_mcp.types import (
     CreateMessageResult,
     ElicitRequestFormParams,

@@ -9,8 +9,8 @@ import pytest
 import trio
 from scripted import Json, as_legacy, calling, conversation, said
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import SERVER_BUSY
 
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.session.server_requests import MAX_HANDLERS
 
 as_batching = partial(as_legacy, version="2025-03-26")

@@ -25,14 +25,13 @@ from scripted import (
 )
 from scripted_http import event, in_session
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import INTERNAL_ERROR, MODERN, SERVER_BUSY
 
 from trio_mcp import Client, Context, Server
 from trio_mcp.client import Handlers, decline
 from trio_mcp.client.handlers import Rounds
 from trio_mcp.errors import Disconnected, LimitExceeded
 from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY
-from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.types import ListRootsRequest
 from trio_mcp_transports.http.client.exchange import MAX_RESUME_ATTEMPTS
 

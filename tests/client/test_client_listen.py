@@ -14,10 +14,10 @@ from naming import naming
 from scripted import BOUND, Json, Start, Wire, as_legacy, as_modern, conversation, said
 from scripted_http import Exchange, HttpWire, event, http_conversation, in_session, modern_http
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import SUBSCRIPTION_ID
 
 from trio_mcp.client import Change, Changes, changes
 from trio_mcp.errors import Disconnected, PeerError, RequestTimeout
-from trio_mcp.protocol.revisions import SUBSCRIPTION_ID
 from trio_mcp.types import SubscriptionFilter
 
 CHANGED = {

@@ -13,11 +13,10 @@ from naming import naming
 from scripted import Json, Start, as_legacy, as_modern, conversation, works
 from scripted_http import EVENTS, Exchange, HttpWire, event, http_conversation, modern_http
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import SERVER_BUSY, SUBSCRIPTION_ID
 
 from trio_mcp.client import Change, Changes, Client
 from trio_mcp.errors import Disconnected, McpError, PeerError, RequestRejected
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import SUBSCRIPTION_ID
 
 CHANGED = event({"method": "notifications/prompts/list_changed"})
 

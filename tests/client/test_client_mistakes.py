@@ -14,10 +14,10 @@ import pytest
 import trio
 from naming import naming
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Client, Disconnected, PeerError, Server
 from trio_mcp.client import Changes, ClientKeywords, ResponseCache
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.session import find_transport
 
 BOUND = 10

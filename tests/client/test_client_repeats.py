@@ -14,13 +14,12 @@ from naming import unnamed
 from scripted import OFFERS, Json, Start, as_legacy, as_modern, asking, conversation, discovered, list_tools, said
 from scripted_http import Exchange, HttpWire, http_conversation
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import IDEMPOTENCY, IDEMPOTENCY_KEY, INTERNAL_ERROR, MODERN, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
 
 from trio_mcp import accept
 from trio_mcp.client import Client
 from trio_mcp.client.requester import ATTEMPTS
 from trio_mcp.errors import Disconnected, OutcomeUnknown, PeerError, RequestTimeout, Unreachable, without_traceback
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY
-from trio_mcp.protocol.revisions import IDEMPOTENCY, IDEMPOTENCY_KEY, MODERN, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.types import PromptReference
 
 KEYED: Json = {**OFFERS, "experimental": {IDEMPOTENCY: {"instance": "one"}}}

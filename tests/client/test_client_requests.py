@@ -11,11 +11,11 @@ import trio
 from naming import naming
 from scripted import FOLLOWS_TASKS, HINTS, OFFERS, Json, answered, as_legacy, as_modern, conversation
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import CLIENT_CAPABILITIES, LOG_LEVEL
 
 from trio_mcp import Client, ClientGroup, Server
 from trio_mcp.client import lists
 from trio_mcp.errors import CapabilityError, LimitExceeded, RequestTimeout
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, LOG_LEVEL
 from trio_mcp.types import PromptReference, ResourceTemplateReference, TextContent, TextResourceContents
 
 LISTS = {

@@ -21,12 +21,12 @@ from scripted import (
     opening_client,
     runs_tasks,
 )
+from wire_terms import INTERNAL_ERROR, INVALID_PARAMS
 
 from trio_mcp import Client, Context, Server
 from trio_mcp.client import Handlers
 from trio_mcp.client.sampling import ProviderSampling
 from trio_mcp.errors import LocalProtocolError, MalformedQuestion, ProviderError, ProviderErrorKind, SampleRefused
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from trio_mcp.types import (
     CreateMessageRequestParams,
     CreateMessageResult,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import trio
 from scripted import FORM_QUESTION, HINTS, OFFERS, Json, Start, Wire, as_legacy, conversation, discovered, said
+from wire_terms import TASKS_EXTENSION
 
 from trio_mcp.client import Client, accept
 from trio_mcp.errors import LimitExceeded, PeerError, RemoteProtocolError, RequestTimeout, TaskCancelled
 from trio_mcp.protocol.jsonrpc import dump
-from trio_mcp.protocol.revisions import TASKS_EXTENSION
 
 NO_STREAM = {"error": {"code": -32601, "message": "no such method"}}
 LEGACY_TASKS: Json = {**OFFERS, "tasks": {"requests": {"tools": {"call": {}}}, "list": {}, "cancel": {}}}

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from trio.testing import memory_stream_pair
+from wire_terms import NEWEST_LEGACY
 
 from trio_mcp.client import Client, ClientOptions
 from trio_mcp.errors import PeerError, RemoteProtocolError
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.types import Implementation
 from trio_mcp_transports.stdio.channel import LineChannel
 

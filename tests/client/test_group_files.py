@@ -11,9 +11,9 @@ from naming import naming, unnamed
 from programs import Programs, programs
 
 from trio_mcp import Client, ClientGroup, GroupServer, Server
+from trio_mcp.compose import CommandServer, OAuthClient, UrlServer
 from trio_mcp.compose.servers import as_group_servers, members_of
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.mcp_json import CommandServer, OAuthClient, UrlServer
 
 __all__ = ["programs"]
 

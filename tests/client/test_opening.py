@@ -21,17 +21,21 @@ from scripted import (
     unopened,
 )
 from trio.testing import wait_all_tasks_blocked
-
-from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
-from trio_mcp.protocol.jsonrpc import (
+from wire_terms import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
     HEADER_MISMATCH,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
+    MODERN,
+    NEWEST_LEGACY,
+    PROTOCOL_VERSION,
     UNSUPPORTED_VERSION,
 )
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
+
+from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.session import Envelope
 
 LEGACY_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import trio
 from scripted import FORM, ROOTS_QUESTION, SAMPLE, Json, Thinker, Wire, as_legacy, conversation, handshake, unopened
+from wire_terms import INVALID_PARAMS, METHOD_NOT_FOUND, RELATED_TASK, SERVER_BUSY
 
 from trio_mcp.client import Client, accept
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_BUSY
-from trio_mcp.protocol.revisions import RELATED_TASK
 from trio_mcp.session import received_tasks, server_requests
 
 NEWS = "notifications/tasks/status"

@@ -17,9 +17,7 @@ from lending import lent_server
 from more_rules import catalogue
 
 from trio_mcp.protocol.revisions import REVISIONS
-from trio_mcp.session import Envelope
-from trio_mcp.session.pump import serve_channel
-from trio_mcp.session.service import Service
+from trio_mcp.session import Envelope, Service, serve_channel
 from trio_mcp.testing.contract import Proxy, Stage, Trait, open_proxy, open_stage_port
 from trio_mcp_transports import stdio
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app

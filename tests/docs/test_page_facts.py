@@ -11,6 +11,7 @@ from typing import get_type_hints
 import click
 import pytest
 from pages import Page
+from wire_terms import SERVER_BUSY
 
 from trio_mcp import Context, HttpOptions, ServiceOptions, TaskOptions, ToolSearch
 from trio_mcp.auth import ENTRA, GITHUB, GOOGLE, OAuth
@@ -33,7 +34,6 @@ from trio_mcp.openapi.names import MAX_NAME
 from trio_mcp.openapi.reading import READ_INLINE
 from trio_mcp.openapi.sending import MAX_REDIRECTS
 from trio_mcp.protocol.json_limits import JsonLimits
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.sealing.request_state import MAX_STATE
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider
 from trio_mcp.providers.api import MAX_RETRIES, MAX_WAIT, PASSING, RETRY_BACKOFF, TIMEOUT
@@ -41,7 +41,6 @@ from trio_mcp.relay.host_links import IDLE_SECONDS
 from trio_mcp.relay.mirroring import OPEN_SECONDS
 from trio_mcp.relay.proxies import START_SECONDS
 from trio_mcp.relay.server import MAX_SESSIONS
-from trio_mcp.runtime import Limits
 from trio_mcp.server import (
     BranchOptions,
     Elicitation,
@@ -57,7 +56,7 @@ from trio_mcp.server.sampling.looper import MAX_ITERATIONS
 from trio_mcp.server.tools.search_index import MAX_TERMS
 from trio_mcp.server.values.media import MAX_FILE
 from trio_mcp.server.values.schemas import MAX_INLINED
-from trio_mcp.session import CallState, Service, token_usage
+from trio_mcp.session import CallState, Limits, Service, token_usage
 from trio_mcp.session.server_requests import MAX_HANDLERS
 from trio_mcp.stores.sealed import SECONDS
 from trio_mcp.stores.sqlite import SWEEP_SECONDS

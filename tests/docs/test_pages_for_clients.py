@@ -14,10 +14,9 @@ from programs import Programs, programs
 from pydantic import BaseModel
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Client, ClientGroup, Context, Elicit, Server, accept
+from trio_mcp import Client, ClientGroup, Context, Elicit, RelayServer, Server, accept
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.relay import RelayServer
 from trio_mcp.session import Envelope, Service, serve_channel
 from trio_mcp.types import CreateMessageRequestParams, SamplingMessage, TextContent, Tool, ToolUseContent
 from trio_mcp_transports.http import asgi_app

@@ -22,7 +22,7 @@ from trio_mcp.providers import ScriptedProvider
 from trio_mcp.session import ServiceTree
 from trio_mcp.stores import opening
 from trio_mcp.testing import MockClient, tool_use
-from trio_mcp.testing.contract.store import all_store_rules
+from trio_mcp.testing.contract import all_store_rules
 from trio_mcp.types import CallToolResult, CreateMessageRequestParams, PromptReference
 
 BOUND = 200.0

@@ -10,9 +10,9 @@ import trio
 from pages import Names, run
 from talk import talk_to
 from trio.testing import MockClock
+from wire_terms import SERVER_BUSY
 
 from trio_mcp import Client, PeerError, Provide, ToolError
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 
 BOUND = 200.0
 

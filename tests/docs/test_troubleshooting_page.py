@@ -21,7 +21,7 @@ from trio.testing import MockClock
 from trio_mcp import Client, Context, Disconnected, HttpOptions, PeerError, Server, ServiceOptions, SyncContext
 from trio_mcp.cli.program import main
 from trio_mcp.errors import StepMayHaveRun
-from trio_mcp.session.calls.facts import ResumeMode
+from trio_mcp.session import ResumeMode
 from trio_mcp.session.calls.memory import StatePayload
 from trio_mcp.session.calls.previous_run import RESTARTED, UNREADABLE
 from trio_mcp.testing import MockClient, Never

@@ -22,12 +22,13 @@ from seeds import filled_in, jsonrpc, results, to_a_client
 from server_stage import fuzzed_server
 from spec_schemas import VERSIONS
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import METHOD_NOT_FOUND, MODERN, PROTOCOL_VERSION
 
 from trio_mcp import Client, accept
 from trio_mcp.client import ClientOptions, Handlers
 from trio_mcp.errors import LocalProtocolError, McpError, RequestTimeout
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, ErrorResponse, Malformed, Response, parse
-from trio_mcp.protocol.revisions import MODERN, PROTOCOL_VERSION, REVISIONS
+from trio_mcp.protocol.jsonrpc import ErrorResponse, Malformed, Response, parse
+from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.session import AnyChannel
 from trio_mcp.types import Implementation, PromptReference, Root
 from trio_mcp_transports.background import open_background

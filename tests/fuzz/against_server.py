@@ -13,9 +13,8 @@ from seeds import LEGACY_VERSIONS, filled_in, handshake, to_a_server
 from server_stage import LIFETIME, fuzzed_server
 from talk import Talk
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import MODERN
 from wires import WIRES, Step, connected
-
-from trio_mcp.protocol.revisions import MODERN
 
 
 class ServerCase(NamedTuple):

@@ -19,12 +19,12 @@ from spec_schemas import SPEC_DIR, VERSIONS, definitions, request_definitions, v
 from talk import Talk
 from trio.testing import wait_all_tasks_blocked
 from wire_oracle import general_definition, result_definition
+from wire_terms import MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
+from trio_mcp import CancelReason
 from trio_mcp.base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from trio_mcp.protocol import shown_text
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
-from trio_mcp.runtime import CancelReason, MemoryBudget
-from trio_mcp.session import ServiceStatistics
+from trio_mcp.session import MemoryBudget, ServiceStatistics
 
 TURNS = 60
 """Turns of the event loop that a bystander's call may take."""

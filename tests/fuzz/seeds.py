@@ -13,9 +13,10 @@ from typing import Any
 from peer import EVERYTHING, Json, hello, modern_meta
 from samples import NOTIFICATIONS, PARAMS, REQUEST_META, RESULTS
 from spec_schemas import SPEC_DIR, VERSIONS
+from wire_terms import LOG_LEVEL, MODERN, NEWEST_LEGACY, SUBSCRIPTION_ID
 
 from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.revisions import LOG_LEVEL, MODERN, NEWEST_LEGACY, REVISIONS, SUBSCRIPTION_ID
+from trio_mcp.protocol.revisions import REVISIONS
 
 LEGACY_VERSIONS = tuple(version for version in VERSIONS if version != MODERN)
 

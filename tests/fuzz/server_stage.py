@@ -10,8 +10,7 @@ import trio
 from pydantic import BaseModel
 
 from trio_mcp import Context, Server, ToolError
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import MemoryBudget, ServiceOptions
 from trio_mcp.types import ToolAnnotations
 
 LIFETIME = 4000.0

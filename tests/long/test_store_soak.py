@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from trio_mcp.storage import Append, Forget, Put, Record
+from trio_mcp.stores import Append, Forget, Put, Record
 from trio_mcp.stores.sqlite import SqliteStore, open_sqlite
 
 TASKS, AT_ONCE, LIVE, FIRST = 100_000, 20, 1_000, 2_000

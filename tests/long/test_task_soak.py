@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from wire_terms import NEWEST_LEGACY
 
 from trio_mcp import Server, ServiceOptions, TaskOptions
 from trio_mcp.protocol.jsonrpc import dump, parse
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, ServerSession, Service

@@ -22,8 +22,8 @@ from trio_mcp import Caller, CallHandler, CallRequest, CallResult, Client, Serve
 from trio_mcp.errors import PeerError
 from trio_mcp.openapi import Credentials, OpenApiLimits
 from trio_mcp.openapi.reading import ENCODINGS, PIECE, decoded
-from trio_mcp.runtime import MemoryBudget
 from trio_mcp.runtime.loop_turn import MANY_PIECES
+from trio_mcp.session import MemoryBudget
 from trio_mcp.types import TextResourceContents
 
 JSON_BODY: Json = {"200": {"description": "", "content": {"application/json": {"schema": {"type": "object"}}}}}

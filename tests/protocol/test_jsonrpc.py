@@ -32,7 +32,7 @@ from trio_mcp.protocol.jsonrpc import (
     parse,
 )
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.types.base import JsonObject, JsonValue
+from trio_mcp.types import JsonObject, JsonValue
 
 SAFE = 2**53 - 1
 

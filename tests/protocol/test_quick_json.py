@@ -18,7 +18,7 @@ from trio_mcp.protocol.strict_json import (
     quick_loads,
     sparse_loads,
 )
-from trio_mcp.types.base import JsonValue
+from trio_mcp.types import JsonValue
 
 LONGEST = DEFAULT_LIMITS.max_number_chars
 

@@ -16,8 +16,13 @@ from naming import naming
 from trio_mcp.errors import InvalidRequestState, LimitExceeded
 from trio_mcp.protocol.sealing.request_state import Claims, KeyRing, RequestDigest, Sealer, digest
 from trio_mcp.protocol.strict_json import dumps
-from trio_mcp.types import CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams
-from trio_mcp.types.base import JsonObject, JsonValue
+from trio_mcp.types import (
+    CallToolRequestParams,
+    GetPromptRequestParams,
+    JsonObject,
+    JsonValue,
+    ReadResourceRequestParams,
+)
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
 METHOD = "tools/call"

@@ -15,7 +15,7 @@ from naming import naming
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.strict_json import DEFAULT_LIMITS, JsonLimits, dumps, loads
-from trio_mcp.types.base import JsonValue
+from trio_mcp.types import JsonValue
 
 MIB = 1024 * 1024
 LARGEST_DOUBLE = sys.float_info.max

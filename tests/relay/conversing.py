@@ -9,8 +9,8 @@ from typing import Any, Final
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply
 from relaying import Json, Line
+from wire_terms import CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION
 
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION
 from trio_mcp_transports.http import McpApp
 
 SECONDS: Final = 5.0

@@ -12,17 +12,9 @@ from typing import Any, Final
 
 import trio
 from relaying import DISCOVERED, FORM, PROMPT, TOOL, Json, Line
+from wire_terms import MODERN, NEWEST_LEGACY, RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, TASKS_EXTENSION
 
-from trio_mcp.protocol.revisions import (
-    MODERN,
-    NEWEST_LEGACY,
-    RELATED_TASK,
-    REVISIONS,
-    SERVER_INFO,
-    SUBSCRIPTION_ID,
-    TASKS_EXTENSION,
-    Era,
-)
+from trio_mcp.protocol.revisions import REVISIONS, Era
 
 STATE: Final = "state of the far server"
 WHEN: Final = "2026-01-01T00:00:00Z"

@@ -9,9 +9,9 @@ import trio
 import trio.testing
 from asgi_peer import AsgiPeer, initialize, modern_request, served
 from relaying import ALL_SECONDS, DISCOVERED, SECONDS, Json, Line, Model, initialized
+from wire_terms import NEWEST_LEGACY
 
 from trio_mcp.http import Authenticate
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import asgi_app

@@ -11,10 +11,10 @@ from typing import Any
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, modern_request, served
 from relaying import ALL_SECONDS, Json
+from wire_terms import MODERN, TASKS_EXTENSION
 
 from trio_mcp import Server, ServiceOptions
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.revisions import MODERN, TASKS_EXTENSION
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import Envelope, MessageChannel, MessageFacts, Peer, Received, Service, serve_channel

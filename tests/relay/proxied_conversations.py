@@ -14,8 +14,7 @@ import trio.testing
 from conversing import SECONDS, HttpTalk, Talk
 from far_wire import FarWire
 from relaying import HELLO, Json
-
-from trio_mcp.protocol.revisions import LOG_LEVEL, NEWEST_LEGACY
+from wire_terms import LOG_LEVEL, NEWEST_LEGACY
 
 ANSWERS: Final[dict[str, Json]] = {
     "elicitation/create": {"action": "accept", "content": {"name": "Bob"}, "x-answer": 1},

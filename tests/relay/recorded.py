@@ -22,8 +22,8 @@ from conversing import HttpTalk, PipeTalk, SocketTalk, Talk
 from far_wire import STATE, FarWire
 from proxied_conversations import Conversation
 from relaying import Json, Line, Model
+from wire_terms import TASKS_EXTENSION
 
-from trio_mcp.protocol.revisions import TASKS_EXTENSION
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 from trio_mcp_transports.http import McpApp, asgi_app

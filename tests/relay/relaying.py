@@ -11,8 +11,8 @@ from typing import Any
 
 import trio
 import trio.testing
+from wire_terms import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent
 from trio_mcp_transports.stdio.channel import LineChannel

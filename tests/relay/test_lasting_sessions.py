@@ -13,12 +13,13 @@ import trio.testing
 from naming import unnamed
 from relaying import ALL_SECONDS, NOTE, Ids, Json, Line, Model, ask, call, cancel, initialize, initialized, result
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import UNSUPPORTED_VERSION
 
 from trio_mcp.client.dialects import HANDSHAKE_TIMEOUT
 from trio_mcp.client.reconnecting import reconnecting
 from trio_mcp.client.session_reconnecting import LEAST_PAUSE
 from trio_mcp.client.unread_requests import MAX_WAITING
-from trio_mcp.protocol.jsonrpc import UNSUPPORTED_VERSION, Malformed, Request, Unanswered
+from trio_mcp.protocol.jsonrpc import Malformed, Request, Unanswered
 from trio_mcp.relay import Backfill, RelayServer, session_memory
 from trio_mcp.session import Envelope, Received
 from trio_mcp_transports.stdio.channel import LineChannel

@@ -15,12 +15,12 @@ from naming import naming, unnamed
 from relaying import SECONDS
 from talk import ERAS as TALK_ERAS, Legacy, Modern, play
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+from wire_terms import MODERN
 
 from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, proxy
 from trio_mcp.base.shared_limits import FOLLOWED_RESOURCES
-from trio_mcp.client.options import ClientOptions
+from trio_mcp.client import ClientOptions
 from trio_mcp.errors import ConfigurationError, LimitExceeded, RemoteProtocolError
-from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.relay import Proxy
 from trio_mcp.relay.host_links import IDLE_SECONDS, Followed
 from trio_mcp.relay.mirroring import PAUSES, READ_AT_ONCE, Mirror

@@ -26,11 +26,10 @@ from relaying import (
     relayed,
 )
 from scripted import FOLLOWS_TASKS
+from wire_terms import CLIENT_CAPABILITIES, CLIENT_INFO, INTERNAL_ERROR, MODERN, NEWEST_LEGACY, SERVER_INFO
 
 from trio_mcp import Client, Context, Server, accept
 from trio_mcp.errors import PeerError, ProviderError, ProviderErrorKind, RemoteProtocolError
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, NEWEST_LEGACY, SERVER_INFO
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import MessageFacts, find_transport
 from trio_mcp.types import CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult

@@ -16,9 +16,8 @@ from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
 from trio_mcp.base.shared_limits import ANSWERED_QUESTIONS
 from trio_mcp.relay.offers import STRAY_SECONDS
 from trio_mcp.relay.streams import MAX_UNREAD
-from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.runtime.quota import half_of, quarter_of
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
 
 LOG: Json = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "a secret"}}
 CHANGED: Json = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}}

@@ -10,10 +10,10 @@ import trio.testing
 from asgi_peer import Reply, legacy_call, modern_call, modern_request
 from hosts import progress, proxied
 from relaying import HELLO, SECONDS, Json, Model, ask, result
+from wire_terms import SUBSCRIPTION_ID
 
-from trio_mcp.protocol.revisions import SUBSCRIPTION_ID
+from trio_mcp import CancelReason
 from trio_mcp.relay import Backfill, RelayServer
-from trio_mcp.runtime import CancelReason
 from trio_mcp.session import make_session
 from trio_mcp.testing.interruptions.census import only_new_objects
 

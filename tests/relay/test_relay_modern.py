@@ -23,9 +23,9 @@ from relaying import (
     relayed,
     result,
 )
+from wire_terms import CLIENT_CAPABILITIES
 
 from trio_mcp.errors import ProviderError, ProviderErrorKind
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES
 from trio_mcp.relay.rounds import MAX_ROUNDS, PREFIX
 from trio_mcp.types import CreateMessageResult
 

@@ -12,9 +12,9 @@ from asgi_peer import JSON_HEADERS, legacy_call, modern_call, served
 from hosts import proxied
 from principals import TALKS, Principal, authenticate, one_era, principals
 from relaying import ALL_SECONDS, FORM, PROMPT, Json, Line, ask, initialized
+from wire_terms import IDEMPOTENCY_KEY, RELATED_TASK
 
 from trio_mcp import Client, Context, Server, proxy
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, RELATED_TASK
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay.bindings import audience_of
 from trio_mcp.relay.rounds import MAX_SEALED

@@ -15,8 +15,7 @@ from proxied_conversations import Conversation, opening
 from recorded import begun
 from relaying import SECONDS, Json, initialized, modern, relayed
 from test_relay_eras import translated
-
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
+from wire_terms import METHOD_NOT_FOUND
 
 two_eras = pytest.mark.parametrize(("host", "server"), [("legacy", "modern"), ("modern", "legacy")])
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from naming import naming
 from talk import Legacy, Modern, Talk, accept, play
+from wire_terms import INVALID_PARAMS, INVALID_REQUEST, REQUIRED_SCOPES
 
 from trio_mcp import Caller, Context, Server
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Request
-from trio_mcp.protocol.revisions import REQUIRED_SCOPES
+from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.session import Peer, ServiceOptions
 from trio_mcp.session.transport import facts_of
 

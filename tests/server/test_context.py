@@ -13,11 +13,11 @@ from naming import naming, unnamed
 from one_tool import failure_of, success_of, talk_with
 from talk import talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import MODERN, NEWEST_LEGACY, SERVER_BUSY
 
+from trio_mcp import CancelReason
 from trio_mcp.errors import LimitExceeded, ToolError
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
-from trio_mcp.runtime import CancelReason, ThreadStatistics
+from trio_mcp.runtime import ThreadStatistics
 from trio_mcp.server import Context, Server, registration
 
 # steps

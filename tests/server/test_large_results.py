@@ -16,8 +16,8 @@ from trio.testing import MockClock
 
 from trio_mcp import CallHandler, CallRequest, CallResult, Context, Image, Server, ServiceOptions, ToolResult
 from trio_mcp.protocol.uri.uris import KEPT_HERE
-from trio_mcp.runtime import MemoryBudget
 from trio_mcp.server.large_results import LEAST_MAX_RESULT, cut
+from trio_mcp.session import MemoryBudget
 from trio_mcp.session.envelope import KEPT_RESULT_SIZE
 from trio_mcp.types import CallToolResult, ResourceLink, TextContent
 

@@ -9,10 +9,10 @@ import pytest
 import trio
 from connected import connected
 from talk import talk_to
+from wire_terms import INTERNAL_ERROR, SERVER_BUSY
 
 from trio_mcp import PeerError, Server, ServiceOptions
 from trio_mcp.errors import LimitExceeded, ProtocolError
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY
 from trio_mcp.session import MessageFacts
 from trio_mcp.types import CallToolRequestParams, CancelledNotificationParams
 

@@ -9,7 +9,7 @@ import trio
 
 from trio_mcp import Context, Server, ServiceOptions
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session import MemoryBudget
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import (
     ClientCapabilities,

@@ -13,7 +13,7 @@ from talk import DISMISS, Legacy, Modern, Talk, accept, offering, play, talk_to
 from task_talk import TASK_ERAS, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.runtime import CancelReason
+from trio_mcp import CancelReason
 from trio_mcp.server import Context, Server
 from trio_mcp.session import AwaitedAnswers, BranchTree, Call, CallState, CallTree, ServiceTree
 

@@ -11,9 +11,9 @@ from naming import naming
 from peer import text_of
 from talk import Legacy, Modern, Talk, accept, play, talk_to
 from task_talk import TASK_ERAS, LegacyTask
+from wire_terms import INVALID_PARAMS
 
 from trio_mcp import Caller, Context, Mirrored, Server
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
 from trio_mcp.server.access import Restricted
 from trio_mcp.session import Peer
 

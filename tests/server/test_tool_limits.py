@@ -12,6 +12,7 @@ import trio
 from connected import connected
 from talk import Talk, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import SERVER_BUSY
 
 from trio_mcp import (
     CallHandler,
@@ -23,7 +24,6 @@ from trio_mcp import (
     Server,
     ServiceOptions,
 )
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.server.concurrency import ConcurrencyLimit, Place
 
 BOUND = 20.0

@@ -25,11 +25,11 @@ from talk import (
 )
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, RequestTimeout, Server, UrlElicitationRequired, accept
+from trio_mcp import CancelReason, Context, RequestTimeout, Server, UrlElicitationRequired, accept
 from trio_mcp.base.shared_limits import AWAITED_PAGES, LEFT_PAGES
 from trio_mcp.errors import CapabilityError, LimitExceeded
-from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.server.options import ResumePolicy
+from trio_mcp.session import MemoryBudget
 from trio_mcp.session.calls.url_elicitations import MAX_SESSION_PAGES, SessionPages, UrlElicitations
 from trio_mcp.session.envelope import PAGE_SIZE
 from trio_mcp.types import ElicitRequestURLParams

@@ -19,11 +19,11 @@ from tasks_process import KEYS, MortalStore, Process, WallClock
 from tasks_records import Round
 from tasks_rules import SURELY_KNOWN, pick
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import IDEMPOTENCY_KEY, INTERNAL_ERROR, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
 
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
-from trio_mcp.runtime import CancelReason, Limits, MemoryBudget
-from trio_mcp.session import ServiceOptions
+from trio_mcp import CancelReason
+from trio_mcp.protocol.jsonrpc import RequestId
+from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
 from trio_mcp.session.calls.directory import NOT_REACHED
 
 PARK_TTL = 600.0

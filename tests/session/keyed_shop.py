@@ -10,9 +10,9 @@ import trio
 from crashing_store import CrashingStore, Disk
 from late_store import Lateness, LateStore, in_time
 from talk import Legacy, play
+from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 
 from trio_mcp import Context, Server, ServiceOptions
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.types import ToolAnnotations
 

@@ -14,12 +14,12 @@ from late_store import NEVER, LateStore
 from peer import EVERYTHING, Json
 from talk import Talk, talk_to
 from task_talk import DECLARES
+from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, SERVER_BUSY
 
 from trio_mcp import Server, ServiceOptions
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.storage import Change, Put
+from trio_mcp.storage import Change
+from trio_mcp.stores import Put
 
 KEYS = 3
 PROCESSES = 2

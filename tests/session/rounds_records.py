@@ -9,9 +9,10 @@ import trio
 from peer import text_of
 from rounds_model import Case, Effects, Json, View
 from talk import DECLINE, Talk, accept
+from wire_terms import INTERNAL_ERROR, INVALID_PARAMS
 
 from trio_mcp.errors import InvalidRequestState
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId
+from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.runtime import Actor
 from trio_mcp.session import Service
 

@@ -11,9 +11,9 @@ from rounds_records import Process, Retry, made_answers, refused
 from talk import Talk
 from trio.testing import wait_all_tasks_blocked
 
+from trio_mcp import CancelReason
 from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
-from trio_mcp.runtime import CancelReason, Limits
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import Limits, ServiceOptions
 
 KEYS = (KeyRing.random(), KeyRing.random())
 PRINCIPALS = ("ana", "ben", None)

@@ -16,14 +16,13 @@ from talk import Talk
 
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.session import Service
+from trio_mcp.session import MemoryBudget, Service
 from trio_mcp.session.calls import services
 from trio_mcp.session.recovery import key_store
 from trio_mcp.session.recovery.key_store import KeyStore
 from trio_mcp.session.tasks.record import TaskRecord
-from trio_mcp.storage import Change, Record
-from trio_mcp.stores import adapters
+from trio_mcp.storage import Change
+from trio_mcp.stores import Record, adapters
 from trio_mcp.stores.adapters import StoredJournals
 from trio_mcp.stores.sealed import record_place
 

@@ -16,10 +16,10 @@ from tasks_process import KEYS, MortalStore, Process
 from tasks_records import CALLERS, Asked, Round, Sent, Task
 from tasks_told import Told
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import IDEMPOTENCY_KEY, REPEAT_OF
 
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, REPEAT_OF
-from trio_mcp.runtime import CancelReason, MemoryBudget
-from trio_mcp.session import ServiceOptions
+from trio_mcp import CancelReason
+from trio_mcp.session import MemoryBudget, ServiceOptions
 from trio_mcp.session.options import TaskOptions
 
 OPEN, OPEN_PER_OWNER, TTL = 5, 3, 100.0

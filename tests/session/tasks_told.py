@@ -12,9 +12,9 @@ from talk import Talk
 from tasks_model import IN_SPITE, REPLAYED, Case, Json, World
 from tasks_process import Process, WallClock, opened_task
 from tasks_records import Asked, Round, Sent, Task
+from wire_terms import INTERNAL_ERROR, INVALID_PARAMS, OUTCOME_UNKNOWN, RELATED_TASK, SERVER_BUSY
 
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
-from trio_mcp.protocol.revisions import OUTCOME_UNKNOWN, RELATED_TASK
+from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.session.tasks.mail import MAIL_KIND, Letter
 from trio_mcp.session.tasks.record import TaskRecord, storage_key
 

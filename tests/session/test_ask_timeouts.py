@@ -10,10 +10,10 @@ import trio
 from naming import unnamed
 from talk import ERAS, Json, Legacy, Talk, accept, offering, play, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import INVALID_PARAMS
 
 from trio_mcp import Context, RequestTimeout, Server
 from trio_mcp.errors import InvalidRequestState
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
 from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
 
 ASKS: dict[str, tuple[str, Callable[[Context, float], Awaitable[object]]]] = {

@@ -9,11 +9,10 @@ import pytest
 from naming import unnamed
 from peer import text_of
 from talk import Json, Legacy, Talk, offering, play, session_with
+from wire_terms import INTERNAL_ERROR, INVALID_REQUEST, NEWEST_LEGACY
 
 from trio_mcp import Context, PeerError, Server
 from trio_mcp.errors import CapabilityError, ProtocolError, RemoteProtocolError
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
 
 WRITES_NO_FORMS = "2025-03-26"
 

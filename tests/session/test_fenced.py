@@ -13,12 +13,10 @@ from talk import Talk, accept, talk_to
 from task_process import KEYS
 from task_talk import ModernTask
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, SERVER_BUSY
 
-from trio_mcp import Context, Server, ServiceOptions
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
-from trio_mcp.runtime import CancelReason
-from trio_mcp.storage import StoreError
+from trio_mcp import CancelReason, Context, Server, ServiceOptions
+from trio_mcp.stores import StoreError
 
 
 class Shop:

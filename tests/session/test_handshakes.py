@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from peer import EVERYTHING, Json, hello
 from talk import Talk, offering, session_with, talk_to
+from wire_terms import INVALID_REQUEST, NEWEST_LEGACY
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.jsonrpc import INVALID_REQUEST
-from trio_mcp.protocol.revisions import NEWEST_LEGACY, REVISIONS, Era
+from trio_mcp.protocol.revisions import REVISIONS, Era
 
 LEGACY = [name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY]
 OTHERS: list[Json] = [

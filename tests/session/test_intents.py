@@ -12,18 +12,19 @@ import trio
 from crashing_store import CrashingStore, Disk
 from talk import DECLINE, Round, Talk, accept, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import IDEMPOTENCY_KEY
 
 from trio_mcp import Context, Server
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import StepMayHaveRun
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Journal
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.memory import CallMemory
 from trio_mcp.session.calls.previous_run import earlier_run, read_log
 from trio_mcp.session.recovery.stored_journal import CallLog
-from trio_mcp.storage import Append, Change, StoreError
+from trio_mcp.storage import Change
+from trio_mcp.stores import Append, StoreError
 from trio_mcp.types import ToolAnnotations
 
 KEYS = KeyRing.random()

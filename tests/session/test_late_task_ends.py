@@ -14,17 +14,18 @@ from peer import Json
 from talk import Round, Talk, accept, talk_to
 from task_talk import DECLARES, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import IDEMPOTENCY_KEY, REPEAT_OF
 
 from trio_mcp import Context, RequestTimeout, Server, ServiceOptions, TaskOptions
 from trio_mcp.base.shared_limits import STORED_OUTCOMES
 from trio_mcp.protocol.jsonrpc import RequestId
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, REPEAT_OF
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import Limits, MemoryBudget
+from trio_mcp.session import Limits, MemoryBudget
 from trio_mcp.session.recovery import key_store
 from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
-from trio_mcp.storage import Change, Put, StoreError, StoreFull, StoreTimeout
+from trio_mcp.storage import Change
+from trio_mcp.stores import Put, StoreError, StoreFull, StoreTimeout
 from trio_mcp.types import ToolAnnotations
 
 KEYS = KeyRing.random()

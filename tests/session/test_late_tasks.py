@@ -17,7 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server, ServiceOptions, TaskOptions
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.storage import StoreFull
+from trio_mcp.stores import StoreFull
 
 KEYS = KeyRing.random()
 

@@ -15,13 +15,14 @@ from late_store import NEVER, Lateness, LateStore
 from talk import Legacy, Modern, play
 from task_talk import DECLARES
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import SERVER_BUSY
 
 from trio_mcp.base.shared_limits import UNSETTLED
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.session.recovery import settling
 from trio_mcp.session.recovery.key_store import CallKey, Claim, KeyStore, StoredKey
-from trio_mcp.storage import Change, Put, Remove, StoreError, StoreFull
+from trio_mcp.storage import Change
+from trio_mcp.stores import Put, Remove, StoreError, StoreFull
 
 SETTLED = 60.0
 """Seconds after which everything is settled."""

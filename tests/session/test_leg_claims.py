@@ -17,11 +17,10 @@ from trio_mcp import Context, Server
 from trio_mcp.base.shared_limits import UNSETTLED
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import Limits
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import Limits, ServiceOptions
 from trio_mcp.session.recovery import settling
 from trio_mcp.session.recovery.claims import CLAIM_KIND
-from trio_mcp.storage import StoreError, StoreFull
+from trio_mcp.stores import StoreError, StoreFull
 
 KEYS = KeyRing.random()
 PARK_TTL = 100.0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from wire_terms import INTERNAL_ERROR
 
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, Encoded, ErrorDetail
-from trio_mcp.runtime import CancelReason
+from trio_mcp import CancelReason
+from trio_mcp.protocol.jsonrpc import Encoded, ErrorDetail
 from trio_mcp.session.calls.facts import Question
 from trio_mcp.session.calls.legs import (
     KEPT_OUTCOMES,

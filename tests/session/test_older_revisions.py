@@ -10,9 +10,9 @@ from naming import unnamed
 from pydantic import BaseModel
 from spec_schemas import closed_validator, request_definitions, validator
 from talk import Json, session_with, talk_to
+from wire_terms import METHOD_NOT_FOUND
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from trio_mcp.types import ToolAnnotations
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]

@@ -15,6 +15,7 @@ from hypothesis import example, given, strategies as st
 from opentelemetry import trace
 from peer import BOUND, EVERYTHING, Json, encoded, hello, modern_meta
 from talk import Talk, offering, talk_to
+from wire_terms import IDEMPOTENCY_KEY, TASKS_EXTENSION
 from wires import WIRES, Step, Wire, connected
 
 from trio_mcp import CallHandler, CallRequest, CallResult, Context, Server, ToolError
@@ -22,7 +23,6 @@ from trio_mcp.protocol.codec.models import PlainCall
 from trio_mcp.protocol.codec.reading import CODECS
 from trio_mcp.protocol.connection import RequestIn
 from trio_mcp.protocol.jsonrpc import Request, dump
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, TASKS_EXTENSION
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import ToolSearch
 from trio_mcp.session import MessageFacts, make_session

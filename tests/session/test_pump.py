@@ -12,10 +12,10 @@ from peer import ChannelClient, hello, modern_meta
 from talk import offering
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp import CancelReason
 from trio_mcp.protocol.jsonrpc import Request
-from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.server import Context, Server
-from trio_mcp.session import Envelope, MessageChannel
+from trio_mcp.session import Envelope, MemoryBudget, MessageChannel
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
 
 

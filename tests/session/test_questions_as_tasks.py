@@ -13,10 +13,10 @@ from peer import EVERYTHING, Json
 from talk import Talk, accept, session_with, talk_to
 from test_legacy_journal import after_restart, left_by
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import MODERN
 
 from trio_mcp import Context, PeerError, Server, ServiceOptions, TaskOptions
 from trio_mcp.protocol.jsonrpc import dump, parse
-from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope
 from trio_mcp.session.calls import client_tasks

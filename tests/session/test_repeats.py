@@ -10,14 +10,13 @@ from peer import EVERYTHING, Json
 from talk import Legacy, Talk, accept, offering, play, talk_to
 from task_talk import DECLARES
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import IDEMPOTENCY, IDEMPOTENCY_KEY, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
 
+from trio_mcp import CancelReason
 from trio_mcp.base.shared_limits import KEYED_OUTCOMES, USED_KEYS
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
-from trio_mcp.protocol.revisions import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import CancelReason, Limits, MemoryBudget
 from trio_mcp.server import Context, Server
-from trio_mcp.session import TaskOptions, keyed_calls
+from trio_mcp.session import Limits, MemoryBudget, TaskOptions, keyed_calls
 from trio_mcp.session.envelope import KEY_SIZE
 from trio_mcp.session.recovery.key_store import KEY_LIFE
 from trio_mcp.types import ToolAnnotations

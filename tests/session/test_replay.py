@@ -14,12 +14,11 @@ import trio
 from naming import naming
 from talk import Round, Talk, talk_to
 from trio.testing import MockClock
+from wire_terms import INVALID_PARAMS
 
-from trio_mcp import Client, accept_defaults
+from trio_mcp import CancelReason, Client, accept_defaults
 from trio_mcp.errors import ConfigurationError, InvalidRequestState
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Accepted, Context, Server
 from trio_mcp.session import ServiceOptions
 from trio_mcp.types import ToolAnnotations

@@ -9,15 +9,15 @@ import pytest
 import trio
 from talk import Json, Talk, accept, log_level, offering, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import INVALID_PARAMS, MISSING_CAPABILITY
 
+from trio_mcp import CancelReason
 from trio_mcp.base.shared_limits import SharedLimit
 from trio_mcp.errors import InvalidRequestState
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY
 from trio_mcp.protocol.sealing import request_state
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import Limits, ServiceOptions
 from trio_mcp.session.calls import directory
 from trio_mcp.types import JsonObject
 

@@ -11,9 +11,8 @@ from peer import ChannelClient
 from talk import Talk, offering, talk_to
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Server, ServiceOptions
+from trio_mcp import CancelReason, Server, ServiceOptions
 from trio_mcp.base.logs import MAX_TRACEBACKS, SHARED_LINES
-from trio_mcp.runtime import CancelReason
 from trio_mcp.session import Service, serve_channel
 from trio_mcp_transports.memory import memory_pair
 

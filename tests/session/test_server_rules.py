@@ -9,8 +9,9 @@ import trio
 from peer import hello
 from talk import Json, Talk, log_level, offering, talk_to
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import IDEMPOTENCY, MODERN, SERVER_INFO
 
-from trio_mcp.protocol.revisions import IDEMPOTENCY, MODERN, SERVER_INFO, SUPPORTED
+from trio_mcp.protocol.revisions import SUPPORTED
 from trio_mcp.server import Context, Server
 
 NOTIFICATIONS: list[Json] = [

@@ -10,10 +10,10 @@ import trio
 from naming import unnamed
 from talk import Legacy, Talk, accept, log_level, offering, play, session_with, talk_to
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import METHOD_NOT_FOUND, PARSE_ERROR
 
+from trio_mcp import CancelReason
 from trio_mcp.errors import LocalProtocolError
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, PARSE_ERROR
-from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Accepted, Context, Server
 
 

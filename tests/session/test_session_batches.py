@@ -9,10 +9,11 @@ import trio
 from peer import encoded, text_of
 from talk import Json, Talk, offering, session_with
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import INVALID_REQUEST, METHOD_NOT_FOUND
 
 from trio_mcp import CancelReason, Context, ToolError
 from trio_mcp.protocol.connection import Rejected
-from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, parse
+from trio_mcp.protocol.jsonrpc import parse
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, OpenBatch

@@ -14,13 +14,13 @@ import trio
 from peer import hello
 from talk import Talk, offering, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import NEWEST_LEGACY, SERVER_BUSY
 
+from trio_mcp import CancelReason
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
-from trio_mcp.runtime import Account, CancelReason, MemoryBudget
+from trio_mcp.runtime import Account
 from trio_mcp.server import Context, Server
-from trio_mcp.session import Call, ServerSession, ServiceOptions
+from trio_mcp.session import Call, MemoryBudget, ServerSession, ServiceOptions
 from trio_mcp.session.calls.directory import CallDirectory
 from trio_mcp.session.envelope import CALL_SIZE, OUTCOME_SIZE, SUBSCRIPTION_SIZE
 from trio_mcp.session.session_state import SessionState

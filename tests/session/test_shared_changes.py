@@ -20,7 +20,7 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp import Server, ServiceOptions
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session.changes import MOST_UNSENT, TOPIC
-from trio_mcp.storage import Notice
+from trio_mcp.stores import Notice
 from trio_mcp.stores.sealed import notice_place
 
 LIMIT = 5.0

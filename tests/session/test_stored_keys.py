@@ -15,12 +15,12 @@ from peer import EVERYTHING, Json
 from talk import Legacy, Modern, Talk, accept
 from task_talk import DECLARES, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import IDEMPOTENCY_KEY, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
 
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY, Encoded
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session import MemoryBudget
 from trio_mcp.session.keyed_calls import KeyTable
 from trio_mcp.session.recovery.key_store import KEY_KIND, CallKey
 from trio_mcp.session.recovery.stored_journal import LOG_KIND

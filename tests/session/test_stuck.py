@@ -14,11 +14,10 @@ import trio
 from naming import naming, unnamed
 from talk import Legacy, Talk, accept, offering, play, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import SERVER_BUSY
 
-from trio_mcp import Context, Disconnected, RequestTimeout, Server, ServiceOptions
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.runtime import CancelReason, Limits
-from trio_mcp.session import Service
+from trio_mcp import CancelReason, Context, Disconnected, RequestTimeout, Server, ServiceOptions
+from trio_mcp.session import Limits, Service
 
 GRACE = 2.0
 FREED = 1000.0

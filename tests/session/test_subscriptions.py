@@ -10,10 +10,10 @@ import trio
 from talk import Json, Talk, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Server, ServiceOptions
+from trio_mcp import CancelReason, Server, ServiceOptions
 from trio_mcp.base.shared_limits import SUBSCRIPTIONS
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.runtime import Actor, CancelReason, Outbox
+from trio_mcp.runtime import Actor, Outbox
 from trio_mcp.session import subscriptions
 from trio_mcp.session.subscriptions import Subscriber, Subscriptions
 

@@ -13,11 +13,11 @@ from talk import Talk, accept, talk_to
 from task_process import KEYS, Process, Work
 from task_talk import ModernTask
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 from trio_mcp.session import ServiceOptions
-from trio_mcp.storage import StoreError
+from trio_mcp.stores import StoreError
 
 
 def look_dead(process: Process) -> None:

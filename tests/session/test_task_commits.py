@@ -12,13 +12,14 @@ from crashing_store import Disk
 from task_process import KEYS, Process, Work, record_of
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
+from wire_terms import SERVER_BUSY
 
 from trio_mcp import Context
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session.recovery.settling import LAST_SECONDS
 from trio_mcp.session.tasks.stored import SAVE_AGAIN_SECONDS
-from trio_mcp.storage import Change, StoreError
+from trio_mcp.storage import Change
+from trio_mcp.stores import StoreError
 from trio_mcp.stores.sealed import record_place
 
 

@@ -11,9 +11,8 @@ from peer import Json
 from talk import Talk, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, Server, ServiceOptions, TaskOptions
+from trio_mcp import CancelReason, Context, Server, ServiceOptions, TaskOptions
 from trio_mcp.errors import ProtocolError
-from trio_mcp.runtime import CancelReason
 from trio_mcp.session.tasks.questions import POLLS
 
 CAPABILITIES: Json = {

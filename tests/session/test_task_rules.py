@@ -13,12 +13,11 @@ from peer import EVERYTHING
 from talk import Talk, talk_to
 from task_talk import DECLARES, TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import SERVER_BUSY
 
 from trio_mcp import Context, Server, TaskOptions, ToolError
 from trio_mcp.errors import ProtocolError
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.runtime import Limits, MemoryBudget
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
 
 UNKNOWN = -32602
 

@@ -13,9 +13,9 @@ from talk import talk_to
 from task_process import KEYS, Process, Work, record_of
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import SERVER_BUSY
 
 from trio_mcp import Context
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session import Peer
@@ -23,7 +23,8 @@ from trio_mcp.session.envelope import Caller
 from trio_mcp.session.tasks.adoption import ADOPT_AGAIN_SECONDS
 from trio_mcp.session.tasks.elsewhere import CANCEL_SECONDS
 from trio_mcp.session.tasks.record import storage_key
-from trio_mcp.storage import Change, Put, Record, StoreTimeout
+from trio_mcp.storage import Change
+from trio_mcp.stores import Put, Record, StoreTimeout
 from trio_mcp.stores.sealed import record_place
 
 

@@ -15,15 +15,16 @@ from talk import Round, Talk, accept, talk_to
 from task_process import KEYS, Process, Work
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
+from wire_terms import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
+from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.directory import MOST_LEGS, Unreached
 from trio_mcp.session.tasks.mail import MAIL_KIND
 from trio_mcp.session.tasks.record import storage_key
-from trio_mcp.storage import Append, Record, Remove
+from trio_mcp.stores import Append, Record, Remove
 from trio_mcp.stores.sealed import record_place
 
 # tasks of a process that ends

@@ -26,7 +26,7 @@ from talk import Talk, offering
 from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, HttpRequest, Server, ServiceOptions, TaskOptions
+from trio_mcp import Backfill, Context, HttpRequest, RelayServer, Server, ServiceOptions, TaskOptions, proxy
 from trio_mcp.auth import GITHUB, OAuthProxy, ProtectedResource
 from trio_mcp.auth.proxy import clients, endpoints, upstream
 from trio_mcp.auth.proxy.rejections import Rejected
@@ -72,11 +72,10 @@ from trio_mcp.errors import LimitExceeded
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.relay import Backfill, RelayServer, host_links
-from trio_mcp.relay.proxies import proxy
-from trio_mcp.runtime import Account, Limits, MemoryBudget, open_supervisor
+from trio_mcp.relay import host_links
+from trio_mcp.runtime import Account, open_supervisor
 from trio_mcp.server import registration
-from trio_mcp.session import Peer, keyed_calls, subscriptions
+from trio_mcp.session import Limits, MemoryBudget, Peer, keyed_calls, subscriptions
 from trio_mcp.session.calls import directory, url_elicitations
 from trio_mcp.session.calls.directory import CallDirectory
 from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations
@@ -84,10 +83,8 @@ from trio_mcp.session.keyed_calls import KeyTable
 from trio_mcp.session.recovery import key_store, settling
 from trio_mcp.session.recovery.key_store import CallKey, Claim, KeyStore
 from trio_mcp.session.recovery.settling import Settling
-from trio_mcp.storage import Append, Forget, LogKey, Put, Record, StoreError, StoreFull
+from trio_mcp.stores import Append, Forget, LogKey, MemoryEventStore, MemoryStore, Put, Record, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents
-from trio_mcp.stores.memory import MemoryEventStore
-from trio_mcp.stores.memory_store import MemoryStore
 from trio_mcp.types import ElicitResult
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.hypercorn.connections import Connections

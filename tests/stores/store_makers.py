@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.storage import Store
-from trio_mcp.stores import open_store
+from trio_mcp.session import MemoryBudget
+from trio_mcp.stores import Store, open_store
 from trio_mcp.stores.sqlite import open_sqlite
-from trio_mcp.testing.contract.store import StoreTrait
+from trio_mcp.testing.contract import StoreTrait
 
 KEYS = KeyRing([bytes(range(32)), bytes(range(32, 64))])
 

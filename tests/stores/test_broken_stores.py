@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from trio_mcp.storage import Append, Change, Expect, Forget, Put, Record, Remove, Store, StoreConflict
-from trio_mcp.stores import MemoryStore
-from trio_mcp.testing.contract.store import StoreCase, StoreTrait, all_store_rules
+from trio_mcp.storage import Change
+from trio_mcp.stores import Append, Expect, Forget, MemoryStore, Put, Record, Remove, Store, StoreConflict
+from trio_mcp.testing.contract import StoreCase, StoreTrait, all_store_rules
 
 
 class ChangesOneByOne(MemoryStore):

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from trio_mcp.storage import StoreError
-from trio_mcp.stores import leases
+from trio_mcp.stores import StoreError, leases
 from trio_mcp.stores.leases import Leases, Renewal
 
 BOUND = 20

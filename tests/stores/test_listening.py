@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import trio
 
-from trio_mcp.storage import MISSED, Notice, notice_bytes
+from trio_mcp.storage import MISSED, notice_bytes
+from trio_mcp.stores import Notice
 from trio_mcp.stores.listening import Listening
 
 BOUND = 20

@@ -7,8 +7,7 @@ import trio
 import trio.testing
 from hypothesis import given, settings, strategies as st
 
-from trio_mcp.storage import EventsGone, LogKey, NoSuchEvent
-from trio_mcp.stores import MemoryEventStore
+from trio_mcp.stores import EventsGone, LogKey, MemoryEventStore, NoSuchEvent
 
 A, B, C = (LogKey(None, "s", stream) for stream in (1, 2, 3))
 OTHER = LogKey(None, "t", 1)

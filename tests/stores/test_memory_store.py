@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.storage import Append, Forget, Put, Record, Remove, StoreFull
-from trio_mcp.stores import MemoryStore, memory_store
+from trio_mcp.session import MemoryBudget
+from trio_mcp.stores import Append, Forget, MemoryStore, Put, Record, Remove, StoreFull, memory_store
 
 
 class Clock:

@@ -15,9 +15,19 @@ from store_makers import KEYS
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.storage import Append, Notice, Put, Record, SharedStore, Store, StoreTimeout, UnreadableRecord
-from trio_mcp.stores import MemoryStore, open_store
+from trio_mcp.session import MemoryBudget
+from trio_mcp.stores import (
+    Append,
+    MemoryStore,
+    Notice,
+    Put,
+    Record,
+    SharedStore,
+    Store,
+    StoreTimeout,
+    UnreadableRecord,
+    open_store,
+)
 from trio_mcp.stores.sealed import SECONDS, SealedStore
 from trio_mcp.stores.sqlite import open_sqlite
 

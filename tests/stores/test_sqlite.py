@@ -21,8 +21,19 @@ from naming import naming
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.storage import Append, EventsGone, Put, Record, StoreError, StoreFull
-from trio_mcp.stores import batches, sqlite, sqlite_file, sqlite_schema, sqlite_upkeep
+from trio_mcp.stores import (
+    Append,
+    EventsGone,
+    Put,
+    Record,
+    StoreError,
+    StoreFull,
+    batches,
+    sqlite,
+    sqlite_file,
+    sqlite_schema,
+    sqlite_upkeep,
+)
 from trio_mcp.stores.sealed import SealedStore
 from trio_mcp.stores.sqlite import SqliteStore, open_sqlite
 from trio_mcp.stores.sqlite_schema import open_database

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 import pytest
 import trio
 
-from trio_mcp.storage import Notice, notice_bytes
-from trio_mcp.stores import sqlite_notices
+from trio_mcp.storage import notice_bytes
+from trio_mcp.stores import Notice, sqlite_notices
 from trio_mcp.stores.sqlite_notices import Notices, send
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from trio_mcp.storage import Put, Record, StoreError
-from trio_mcp.stores import sqlite
+from trio_mcp.stores import Put, Record, StoreError, sqlite
 from trio_mcp.stores.sqlite import SqliteStore, open_sqlite
 
 BOUND = 20

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from outcome import Value
 
-from trio_mcp.storage import StoreError, StoreTimeout
+from trio_mcp.stores import StoreError, StoreTimeout
 from trio_mcp.stores.batches import Batches, Outcomes
 
 BOUND = 20

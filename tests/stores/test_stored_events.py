@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.storage import EventsGone, LogKey, StoreError
-from trio_mcp.stores import MemoryStore
+from trio_mcp.stores import EventsGone, LogKey, MemoryStore, StoreError
 from trio_mcp.stores.adapters import StoredEvents
 
 A, B, C = (LogKey("me", "session", stream) for stream in (1, 2, 3))

@@ -6,10 +6,10 @@ import pytest
 import trio
 from scenarios import effects, server
 from scripted_model import ScriptedModel, use
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Client, accept, run_agent
 from trio_mcp.compose import AgentCall
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.testing import sweep
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult
 

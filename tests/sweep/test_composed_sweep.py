@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from scenarios import effects, server
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Client, Server, accept
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.testing import sweep
 
 outer = Server("outer", version="1")

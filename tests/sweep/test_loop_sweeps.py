@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trio
 from scenarios import Scenario, called
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Context, Server
 from trio_mcp.client import accept
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.server import BreakToolLoop
 from trio_mcp.testing import Effects, sweep
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent, ToolUseContent

@@ -28,10 +28,10 @@ from scenarios import (
     several_calls,
     threads_in_turns,
 )
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Server
 from trio_mcp.client import accept
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.testing import Play, SweepReport, Way, sweep, sweep_play
 from trio_mcp.types import Root
 

@@ -20,12 +20,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from talk import talk_to
+from wire_terms import INVALID_PARAMS
 
-from trio_mcp import Client, Context, PeerError, RequestTimeout, Server, ToolError, accept, proxy
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
+from trio_mcp import Backfill, Client, Context, PeerError, RelayServer, RequestTimeout, Server, ToolError, accept, proxy
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import ServiceOptions
 
 ERAS = ("legacy", "modern")

@@ -18,6 +18,7 @@ import trio
 from naming import naming
 from pydantic import BaseModel
 from trio.testing import MockClock
+from wire_terms import MISSING_CAPABILITY
 
 from trio_mcp import (
     Caller,
@@ -33,7 +34,6 @@ from trio_mcp import (
 )
 from trio_mcp.auth import CredentialsRejected, ProtectedResource, jwt
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
-from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
 from trio_mcp.server.registration import home_of, remember_home
 from trio_mcp.testing import (
     Delay,

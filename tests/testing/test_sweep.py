@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 import trio
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Context, Server, accept
 from trio_mcp.client import Client
 from trio_mcp.protocol.jsonrpc import Message, Notification, Request, RequestId, Response
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.testing import Effects, Strike, SweepReport, Way, sweep
 from trio_mcp.testing.interruptions.rules import broken_rules
 from trio_mcp.testing.interruptions.wire import Crossed

@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 from peer import Json, hello, modern_meta
+from wire_terms import MODERN, NEWEST_LEGACY as LEGACY
 
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY as LEGACY
 from trio_mcp_transports.http import McpApp, McpApps
 
 JSON_HEADERS = {

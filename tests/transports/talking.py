@@ -13,8 +13,7 @@ from asgi_peer import LEGACY, AsgiPeer, Reply, legacy_call, served
 from stage import Stage, Talk
 
 from trio_mcp import Server
-from trio_mcp.storage import EventStore, LogKey
-from trio_mcp.stores import MemoryEventStore
+from trio_mcp.stores import EventStore, LogKey, MemoryEventStore
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
 __all__ = ["GRACE", "Session", "Stage", "Talk", "WatchedStore", "said", "talking"]

@@ -16,9 +16,9 @@ import trio
 from asgi_peer import modern_call, modern_request
 from asyncio_peer import BOUND, Peer, call, on_asyncio, post, run, shop, until
 from peer import hello
+from wire_terms import NEWEST_LEGACY
 
 from trio_mcp import Context, Server, ServiceOptions, configure_logging
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session.event_loop import HOME

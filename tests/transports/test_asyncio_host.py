@@ -21,7 +21,7 @@ from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
 from trio_mcp.base import forks
 from trio_mcp.bridge.guest import current_guest
 from trio_mcp.http.authenticator import Authenticator
-from trio_mcp.runtime import Limits
+from trio_mcp.session import Limits
 from trio_mcp_transports.http import McpApp, asgi_app
 
 

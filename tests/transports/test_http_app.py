@@ -14,9 +14,9 @@ import trio.testing
 from asgi_peer import JSON_HEADERS, LEGACY, AsgiPeer, initialize, legacy_call, modern_call, served
 from stage import Stage
 from talking import Session
+from wire_terms import OUTCOME_UNKNOWN
 
 from trio_mcp import CancelReason, Context, HttpRequest, HttpResponse, Server
-from trio_mcp.protocol.revisions import OUTCOME_UNKNOWN
 from trio_mcp_transports.asgi.access import read_headers
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.http.server.entrance import ServedApp

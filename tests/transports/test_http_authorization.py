@@ -15,13 +15,12 @@ import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, modern_call, modern_request, served
 from naming import naming, unnamed
+from wire_terms import REQUIRED_SCOPES
 
-from trio_mcp import Caller, Context, HttpOptions, HttpRequest, HttpResponse, Server, proxy
+from trio_mcp import Backfill, Caller, Context, HttpOptions, HttpRequest, HttpResponse, RelayServer, Server, proxy
 from trio_mcp.auth import CannotVerify, CredentialsRejected, ProtectedResource, any_of, introspection, jwt, static
 from trio_mcp.auth.challenges import Challenge, parse_challenges
 from trio_mcp.errors import AuthorizationError, AuthorizationErrorKind, ConfigurationError
-from trio_mcp.protocol.revisions import REQUIRED_SCOPES
-from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import find_transport
 from trio_mcp.testing import TestIssuer
 from trio_mcp_transports.http import McpApps, asgi_app, serve_http

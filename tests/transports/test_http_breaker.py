@@ -8,7 +8,7 @@ from stage import Talk
 from talking import Session, WatchedStore, said
 
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
-from trio_mcp.storage import StoreConflict, StoreError
+from trio_mcp.stores import StoreConflict, StoreError
 from trio_mcp_transports.http.sessions.breaker import PATIENCE, PROBE_SECONDS, Breaker
 
 

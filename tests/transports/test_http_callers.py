@@ -14,7 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import ServiceOptions
 from trio_mcp.http.options import address_of, caller_at
-from trio_mcp.runtime import Limits
+from trio_mcp.session import Limits
 from trio_mcp_transports.http import HttpLimits, asgi_app
 from trio_mcp_transports.hypercorn.worker import caller_of
 

@@ -20,9 +20,8 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp import ServiceOptions
 from trio_mcp.protocol.json_limits import DEFAULT_LIMITS
 from trio_mcp.protocol.jsonrpc import Encoded, Response
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.session import Envelope
-from trio_mcp.session.envelope import ANONYMOUS, SESSION_SIZE
+from trio_mcp.session import ANONYMOUS, Envelope, MemoryBudget
+from trio_mcp.session.envelope import SESSION_SIZE
 from trio_mcp_transports.asgi.adapter import AsgiBody
 from trio_mcp_transports.asgi.requests import Request, read_body
 from trio_mcp_transports.asgi.responses import Binary, MessageSocket

@@ -13,15 +13,15 @@ from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, se
 from crashing_store import CrashingStore, Disk, plain_text
 from late_store import NEVER, Lateness, LateStore
 from naming import unnamed
+from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, SERVER_BUSY
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.memory_budget import process_budget
 from trio_mcp.session import ServiceOptions
-from trio_mcp.storage import Change, Put, Record, Remove, StoreError, StoreFull
+from trio_mcp.storage import Change
+from trio_mcp.stores import Put, Record, Remove, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.stores.sealed import record_place
 from trio_mcp_transports.http import HttpLimits, asgi_app

@@ -11,10 +11,9 @@ import trio.testing
 from asgi_peer import AsgiPeer, legacy_call, modern_call, served
 from crashing_store import CrashingStore, Disk
 from noticing_store import NoticingDisk, NoticingStore
+from wire_terms import IDEMPOTENCY_KEY, SERVER_BUSY
 
 from trio_mcp import Context, HttpOptions, Server, ServiceOptions
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session.options import HandOver
 from trio_mcp_transports.http import McpApp, asgi_app

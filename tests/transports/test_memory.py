@@ -11,8 +11,7 @@ from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.json_limits import held_size
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
-from trio_mcp.session import ChannelServer
-from trio_mcp.session.envelope import Envelope
+from trio_mcp.session import ChannelServer, Envelope
 from trio_mcp_transports.entry_points import memory as transport
 from trio_mcp_transports.memory import memory_pair
 

@@ -13,10 +13,10 @@ from asgi_peer import served
 from naming import naming
 from trio.testing import MockClock
 
-from trio_mcp import Client, HttpOptions, Server, proxy
+from trio_mcp import Backfill, Client, HttpOptions, RelayServer, Server, proxy
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.http.open_access import Behind
-from trio_mcp.relay import Backfill, Proxy, RelayServer
+from trio_mcp.relay import Proxy
 from trio_mcp.relay.upstream import checked_command
 from trio_mcp.session import SharedServer
 from trio_mcp_transports.http import asgi_app

@@ -7,7 +7,7 @@ from typing import Any
 import h11
 import pytest
 
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session import MemoryBudget
 from trio_mcp_transports.asgi.access import HttpRejection
 from trio_mcp_transports.asgi.adapter import AsgiBody
 from trio_mcp_transports.asgi.requests import Body, Request, read_body

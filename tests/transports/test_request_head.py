@@ -12,7 +12,7 @@ import h11
 import pytest
 from hypercorn.trio.worker_context import WorkerContext
 
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session import MemoryBudget
 from trio_mcp_transports.asgi.access import HttpRejection, read_headers
 from trio_mcp_transports.asgi.requests import Request
 from trio_mcp_transports.asgi.responses import HttpApp, KnownResponse, Response

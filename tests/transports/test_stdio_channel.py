@@ -8,11 +8,13 @@ import pytest
 import trio
 import trio.testing
 from naming import unnamed
+from wire_terms import SERVER_BUSY
 
 from trio_mcp.protocol.json_limits import held_size
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Malformed, Notification, Request, RequestId, Response
-from trio_mcp.runtime import Account, MemoryBudget
-from trio_mcp.session.envelope import ANONYMOUS, CONNECTION_SIZE, Envelope
+from trio_mcp.protocol.jsonrpc import Malformed, Notification, Request, RequestId, Response
+from trio_mcp.runtime import Account
+from trio_mcp.session import ANONYMOUS, Envelope, MemoryBudget
+from trio_mcp.session.envelope import CONNECTION_SIZE
 from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.stdio import LineChannel
 from trio_mcp_transports.stdio.channel import BUFFER_STEP

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 from spec_schemas import SPEC_DIR, request_definitions, validator
+from wire_terms import MODERN
 
 import trio_mcp.types as types
 from trio_mcp.protocol.codec import codec_for
 from trio_mcp.protocol.jsonrpc import ErrorDetail, ErrorResponse, Message, Notification, Request, Response, dump, parse
-from trio_mcp.protocol.revisions import MODERN, Side
+from trio_mcp.protocol.revisions import Side
 from trio_mcp.types import JsonObject, JsonValue, Model
 
 WITHOUT_CACHE_HINTS = "read-resource-result-response"

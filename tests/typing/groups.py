@@ -13,8 +13,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from trio_mcp import Client, ClientGroup, GroupServer, ServerState, ServerStatus, list_model_tools
 from trio_mcp.client import Change, ConnectKeywords
-from trio_mcp.compose import AgentCall
-from trio_mcp.mcp_json import CommandServer, HostServer, UrlServer, read_mcp_json
+from trio_mcp.compose import AgentCall, CommandServer, HostServer, UrlServer, read_mcp_json
 from trio_mcp.session import ChannelServer
 from trio_mcp.types import CallToolResult, LoggingMessageNotificationParams, ProgressNotificationParams, Tool
 

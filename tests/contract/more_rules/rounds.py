@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import trio
+from wire_terms import PROTOCOL_VERSION, SUBSCRIPTION_ID
 
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import RequestId
-from trio_mcp.protocol.revisions import PROTOCOL_VERSION, SUBSCRIPTION_ID
 from trio_mcp.testing.contract.makers import Trait
 from trio_mcp.testing.contract.pair import Pair
 from trio_mcp.testing.contract.peer import EVERYTHING, INFO, Call, Peer, accepted

@@ -16,9 +16,7 @@ import mcp_types as wire
 import trio
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
+from wire_terms import IDEMPOTENCY_KEY, SERVER_BUSY
 
 CALLS = 100
 """Enough that a disturbance of ten seconds comes in their midst."""

@@ -151,7 +151,7 @@ async def test_hosts_over_http_each_get_a_server(api: Api, mode: str, scheme: st
 
 @pytest.mark.parametrize("scheme", ["http", "ws"])
 async def test_the_server_behind_it_may_be_a_url(api: Api, mode: str, scheme: str) -> None:
-    from trio_mcp_transports.http.server.serve import serve_http
+    from trio_mcp_transports.http import serve_http
 
     sys.path.insert(0, str(Path(__file__).parent))
     from sampling_server import server

@@ -13,9 +13,9 @@ import trio
 from command import refused
 from crew import SERVER, Crew, crew, files, gone, kill, serving, until
 from serving import START
+from wire_terms import IDEMPOTENCY_KEY
 
 from trio_mcp import Client
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc for the workers")
 

@@ -17,9 +17,9 @@ from crew import Crew, Json, kill, serving, until
 from peer import hello
 from serving import START
 from talk import modern_meta
+from wire_terms import NEWEST_LEGACY
 
 from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
 
 # The streams are left before their end.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning")

@@ -10,9 +10,9 @@ import pytest
 import trio
 from lending import lent_server
 from makers import MemoryEndpoint, MemoryMaker
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Server, proxy
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.server.composing import as_mounted
 from trio_mcp.server.mounts import MountPoint
 from trio_mcp.session import AnyChannel, Service, serve_channel

@@ -19,7 +19,7 @@ from model_api import anthropic_answer, openai_answer
 from serving import ROOT
 
 from examples.researcher import play_model
-from trio_mcp.model_formats import from_anthropic, from_openai, to_anthropic, to_openai
+from trio_mcp.providers import from_anthropic, from_openai, to_anthropic, to_openai
 from trio_mcp.types import (
     CreateMessageRequestParams,
     CreateMessageResult,

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import trio
 from serving import IMPORTS, HttpProcess, http_process
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import ClientGroup, GroupServer, ServerState, ServerStatus
 from trio_mcp.base.backoff import Backoff
 from trio_mcp.compose import connection
 from trio_mcp.compose.servers import Target
 from trio_mcp.errors import OutcomeUnknown, ServerUnavailable
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
 SERVER = Path(__file__).parent / "effects_server.py"
 BOUND = 60.0

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import trio
 from serving import IMPORTS, HttpProcess, http_process
+from wire_terms import IDEMPOTENCY_KEY, MODERN, NEWEST_LEGACY
 
 from trio_mcp import Client
 from trio_mcp.client import accept
 from trio_mcp.errors import OutcomeUnknown, Unreachable
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, MODERN, NEWEST_LEGACY
 from trio_mcp.types import JsonObject
 
 SERVER = Path(__file__).parent / "effects_server.py"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from test_durable_repeats import connected, effects
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import PeerError, ToolResult
 from trio_mcp.client import ClientTask
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
 STRIDE = 6
 """Each of the conversations dies before every sixth message, one later than the conversation before it."""

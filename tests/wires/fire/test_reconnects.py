@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import trio
 from serving import IMPORTS, http_process
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Client, Disconnected
 from trio_mcp.errors import OutcomeUnknown
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
 SERVER = Path(__file__).parent / "effects_server.py"
 BOUND = 60.0

@@ -13,9 +13,7 @@ import pytest
 import trio
 from serving import HttpClient, HttpProcess, http_client, http_process, retry
 from task_talk import DECLARES
-
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
+from wire_terms import IDEMPOTENCY_KEY, SERVER_BUSY
 
 SERVER = Path(__file__).parent / "shared_server.py"
 ADOPTED = 3.0

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from trio_mcp import Backfill, RelayServer
 from trio_mcp.client.target import open_target
-from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.server.running import run_process
 from trio_mcp.session import AnyChannel, find_transport
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent, ToolUseContent

@@ -11,7 +11,6 @@ import trio
 
 from trio_mcp import Context, Server
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.session import MessageFacts
 
 server = Server("far")
@@ -23,7 +22,7 @@ def speak_one_era(message: MessageFacts) -> None:
     if ERA == "legacy" and message.method == "server/discover":
         raise RemoteProtocolError("what?", code=-32601)
     if ERA == "modern" and message.method == "initialize":
-        raise RemoteProtocolError("too old", code=-32022, data={"supported": [MODERN], "requested": "x"})
+        raise RemoteProtocolError("too old", code=-32022, data={"supported": ["2026-07-28"], "requested": "x"})
 
 
 @server.tool

@@ -16,8 +16,8 @@ from naming import unnamed
 from serving import IMPORTS, child, http_process, served
 
 from trio_mcp import Client, McpError, PeerError, Server, accept, proxy
+from trio_mcp.client import Change
 from trio_mcp.relay import Proxy
-from trio_mcp.session.subscriptions import Change
 from trio_mcp.types import TextContent, TextResourceContents
 
 BOUND = 60.0

@@ -9,11 +9,11 @@ from functools import partial
 import pytest
 import trio
 from serving import served
+from wire_terms import IDEMPOTENCY_KEY, MODERN
 
 from trio_mcp import Client, Context, PeerError, Server, accept, proxy
 from trio_mcp.client import Change
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, MODERN
 from trio_mcp.relay import Proxy
 from trio_mcp.session import MessageFacts
 from trio_mcp.types import ResourceLink, TextResourceContents

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import trio
 
-from trio_mcp.storage import Put, Record, Remove, StoreError
+from trio_mcp.stores import Put, Record, Remove, StoreError
 from trio_mcp.stores.postgres import PostgresStore, open_postgres
 from trio_mcp.stores.redis import RedisStore, open_redis
 

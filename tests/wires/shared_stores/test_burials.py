@@ -16,7 +16,7 @@ import pytest
 import trio
 from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
 
-from trio_mcp.storage import (
+from trio_mcp.stores import (
     Append,
     EventsGone,
     Expect,
@@ -26,8 +26,9 @@ from trio_mcp.storage import (
     Store,
     StoreConflict,
     StoreError,
+    postgres,
+    redis,
 )
-from trio_mcp.stores import postgres, redis
 from trio_mcp.stores.leased import LeasedStore
 from trio_mcp.stores.leases import Renewal
 from trio_mcp.stores.postgres import PostgresStore, open_postgres

@@ -18,10 +18,10 @@ from noticing_store import NoticingDisk, NoticingStore
 from peer import hello, modern_meta
 from serving import free_port, served
 from task_process import KEYS
+from wire_terms import NEWEST_LEGACY
 
 from trio_mcp import Server, ServiceOptions
 from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp_transports.http import asgi_app
 
 BOUND = 30

@@ -14,7 +14,8 @@ import trio
 from store_servers import PostgresServer, RedisServer, postgres_server, redis_server
 from store_talk import BOUND, bury_none, dead, open_at, thing, written
 
-from trio_mcp.storage import MISSED, Append, Expect, Notice, StoreConflict
+from trio_mcp.storage import MISSED
+from trio_mcp.stores import Append, Expect, Notice, StoreConflict
 
 FILE = ("--save", "", "--appendonly", "yes")
 

@@ -18,8 +18,7 @@ from chaos.operations import FORM, TASKS, YES
 from chaos.story import Story
 from chaos.wire import Json, Lost, Wire
 from serving import START, HttpProcess, http_process
-
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
+from wire_terms import NEWEST_LEGACY
 
 SCRIPT = Path(__file__).with_name("order_server.py")
 NAME = "order-1"

@@ -16,11 +16,9 @@ from task_process import KEYS, Work
 from task_talk import LegacyTask
 
 from trio_mcp import Server
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import MemoryBudget, ServiceOptions
 from trio_mcp.session.tasks.record import storage_key
-from trio_mcp.storage import Append, Put, Record, Store
-from trio_mcp.stores import open_store
+from trio_mcp.stores import Append, Put, Record, Store, open_store
 
 BOUND = 60
 NAME = "tester"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from store_servers import InPostgres
 
-from trio_mcp.testing.contract.store import StoreCase, store_cases_of
+from trio_mcp.testing.contract import StoreCase, store_cases_of
 
 
 @pytest.mark.usefixtures("postgres_url")

@@ -16,8 +16,17 @@ from store_servers import PostgresServer, postgres_server
 from store_talk import AnyStore, opened, thing, written
 
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.storage import Notice, Put, Remove, StoreConflict, StoreError, StoreFull
-from trio_mcp.stores import postgres, postgres_connection, postgres_schema
+from trio_mcp.stores import (
+    Notice,
+    Put,
+    Remove,
+    StoreConflict,
+    StoreError,
+    StoreFull,
+    postgres,
+    postgres_connection,
+    postgres_schema,
+)
 from trio_mcp.stores.leases import LEASE_SECONDS
 from trio_mcp.stores.postgres import open_postgres
 

@@ -13,10 +13,10 @@ import trio
 from store_servers import POOL_VARIABLE, InPool, PostgresServer, pool_of, postgres_server
 
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.storage import Put, Record, StoreTimeout
+from trio_mcp.stores import Put, Record, StoreTimeout
 from trio_mcp.stores.postgres import open_postgres
 from trio_mcp.stores.postgres_connection import Address
-from trio_mcp.testing.contract.store import StoreCase, StoreTrait, store_cases_of
+from trio_mcp.testing.contract import StoreCase, StoreTrait, store_cases_of
 
 BOUND = 30
 ALONE = [case for case in store_cases_of(InPool()) if not case.rule.needs & {StoreTrait.SHARED, StoreTrait.LEASED}]

@@ -18,9 +18,8 @@ from store_talk import BOUND, bury_none, dead, opened, thing
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.storage import Remove, SharedStore, StoreConflict, StoreError, StoreFull
-from trio_mcp.stores import open_store, redis_connection
+from trio_mcp.session import MemoryBudget
+from trio_mcp.stores import Remove, SharedStore, StoreConflict, StoreError, StoreFull, open_store, redis_connection
 from trio_mcp.stores.redis import open_redis, problems_of
 from trio_mcp.testing.contract.leaks import open_descriptors
 

@@ -16,9 +16,9 @@ from store_talk import BOUND, bury_none, dead, open_at, opened, thing, written
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.storage import MISSED, Notice, Remove, StoreError, StoreTimeout
-from trio_mcp.stores import open_store
+from trio_mcp.session import MemoryBudget
+from trio_mcp.storage import MISSED
+from trio_mcp.stores import Notice, Remove, StoreError, StoreTimeout, open_store
 
 KEYS = KeyRing([bytes(32)])
 

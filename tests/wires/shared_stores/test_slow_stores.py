@@ -11,7 +11,7 @@ import pytest
 import trio
 from store_talk import BOUND, bury_none, open_at
 
-from trio_mcp.storage import Put, Record
+from trio_mcp.stores import Put, Record
 from trio_mcp.stores.leases import LEASE_SECONDS, QUIET_SECONDS
 
 LATE = [0.1, pytest.param(0.3, marks=pytest.mark.long)]

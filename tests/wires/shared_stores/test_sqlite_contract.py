@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from store_makers import InSqlite, Sealed
 
-from trio_mcp.testing.contract.store import StoreCase, StoreTrait, store_cases_of
+from trio_mcp.testing.contract import StoreCase, StoreTrait, store_cases_of
 
 CASES = [
     case

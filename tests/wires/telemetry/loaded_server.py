@@ -8,8 +8,7 @@ import time
 import trio
 
 from trio_mcp import Context, Server
-from trio_mcp.runtime import Limits
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import Limits, ServiceOptions
 
 server = Server("loaded", options=ServiceOptions(actors=Limits(actors=8), cancel_grace=0.2, watchdog=0.05))
 

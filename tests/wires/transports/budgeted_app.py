@@ -11,8 +11,7 @@ import sys
 import trio
 
 from trio_mcp import Context, Server
-from trio_mcp.runtime import Limits, MemoryBudget
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
 from trio_mcp_transports.http import HttpLimits, serve_http
 
 SECONDS = 4.0

@@ -15,9 +15,9 @@ from typing import Any
 
 import trio
 import trio.testing
+from wire_terms import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
 from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
 AT_A_TIME = 100
 """Connections that are being opened."""

@@ -16,7 +16,7 @@ from hypercorn.config import Config
 from hypercorn.trio import serve
 
 from trio_mcp.errors import ProtocolError
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session import MemoryBudget
 from trio_mcp_transports.asgi.adapter import serve_request
 from trio_mcp_transports.asgi.requests import Request
 from trio_mcp_transports.asgi.responses import (

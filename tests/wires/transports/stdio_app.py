@@ -15,7 +15,7 @@ from functools import partial
 import trio
 
 from trio_mcp.protocol.jsonrpc import Malformed, Notification, Request, Response
-from trio_mcp.session.envelope import Envelope
+from trio_mcp.session import Envelope
 from trio_mcp_transports.entry_points import stdio as transport
 
 

@@ -23,10 +23,9 @@ from peer import EVERYTHING, modern_meta
 
 from trio_mcp import Context, Server, ToolError
 from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp.runtime import MemoryBudget
 from trio_mcp.runtime.loop_turn import TURN
-from trio_mcp.storage import LogKey
-from trio_mcp.stores.memory import MemoryEventStore
+from trio_mcp.session import MemoryBudget
+from trio_mcp.stores import LogKey, MemoryEventStore
 from trio_mcp_transports.asgi.exchange import Exchange
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.http.sessions.readers import ResumedStream

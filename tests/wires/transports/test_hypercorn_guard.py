@@ -42,7 +42,7 @@ from hypercorn_peer import (
 )
 from hyperframe.frame import HeadersFrame, SettingsFrame
 
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session import MemoryBudget
 from trio_mcp.session.envelope import CONNECTION_SIZE
 from trio_mcp_transports.asgi.requests import Request
 from trio_mcp_transports.asgi.responses import KnownResponse, MessageSocket, Response, StreamPart, Upgrade

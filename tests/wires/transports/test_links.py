@@ -19,12 +19,11 @@ from asgi_peer import AsgiPeer, legacy_call, modern_call, served
 from crashing_store import CrashingStore, Disk
 from noticing_store import NoticingDisk, NoticingStore
 from serving import START
+from wire_terms import INVALID_PARAMS
 
 from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.session import Peer
+from trio_mcp.session import MemoryBudget, Peer
 from trio_mcp.session.options import WORKPLACE, Workplace
 from trio_mcp_transports.asgi.requests import AuthorizedRequest, Body, Request
 from trio_mcp_transports.asgi.responses import BrokenOff, KnownResponse, Response

@@ -17,8 +17,7 @@ from websocket_peer import TEXT, RawPeer, frame, raw
 
 from trio_mcp import Server
 from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import MemoryBudget, ServiceOptions
 
 MIB = 1024 * 1024
 LIMIT = 30.0

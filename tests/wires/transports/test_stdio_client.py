@@ -20,7 +20,7 @@ import trio.testing
 from naming import unnamed
 
 from trio_mcp.protocol.jsonrpc import Malformed, Message, Notification, Request
-from trio_mcp.session.envelope import Envelope
+from trio_mcp.session import Envelope
 from trio_mcp_transports.stdio import ProcessChannel, connect
 
 PATIENCE = 20.0

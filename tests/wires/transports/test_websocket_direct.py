@@ -23,9 +23,9 @@ from wsproto.events import BytesMessage, CloseConnection, Message, Ping, TextMes
 from wsproto.frame_protocol import Frame, FrameDecoder, Opcode, ParseFailed
 
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.runtime import MemoryBudget, Outbox
+from trio_mcp.runtime import Outbox
 from trio_mcp.runtime.loop_turn import TURN
-from trio_mcp.session import ANONYMOUS
+from trio_mcp.session import ANONYMOUS, MemoryBudget
 from trio_mcp.session.channel import read_all
 from trio_mcp_transports.asgi.requests import Request
 from trio_mcp_transports.asgi.responses import Binary, MessageSocket, Response, Upgrade

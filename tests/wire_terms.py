@@ -1,0 +1,35 @@
+"""What the wire says, as the specification and our documentation write it: the tests compare the product with these.
+
+Errors of JSON-RPC 2.0 and of MCP, revisions, reserved keys of `_meta`, and the names of extensions.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NEWEST_LEGACY: Final = "2025-11-25"
+MODERN: Final = "2026-07-28"
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+SERVER_BUSY: Final = -32000
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
+
+PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+IDEMPOTENCY: Final = "io.trio-mcp/idempotency"
+IDEMPOTENCY_KEY: Final = "io.trio-mcp/idempotencyKey"
+REPEAT_OF: Final = "io.trio-mcp/repeatOf"
+OUTCOME_UNKNOWN: Final = "io.trio-mcp/outcomeUnknown"
+REQUIRED_SCOPES: Final = "trio-mcp/requiredScopes"
