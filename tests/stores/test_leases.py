@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from waiting import until
 
 from trio_mcp.stores import StoreError, leases
 from trio_mcp.stores.leases import Leases, Renewal
@@ -56,11 +57,6 @@ async def running(server: Server) -> AsyncIterator[Leases]:
             yield made
             made.stop()
     assert server.is_closed
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110  no event of ours
-        await trio.sleep(0.005)
 
 
 async def test_a_process_renews_the_leases_of_all_its_names(server: Server) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 import trio.testing
 from outcome import Value
+from waiting import until
 
 from trio_mcp.stores import StoreError, StoreTimeout
 from trio_mcp.stores.batches import Batches, Outcomes
@@ -51,12 +52,6 @@ async def add(batches: Batches[int], item: int, into: dict[int, object], size: i
         into[item] = await batches.add(item, size)
     except StoreError as error:
         into[item] = type(error)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    with trio.fail_after(BOUND):
-        while not is_so():  # noqa: ASYNC110  no event of ours
-            await trio.sleep(0.001)
 
 
 @asynccontextmanager
