@@ -15,6 +15,15 @@ from trio_mcp.testing.contract import StoreTrait
 KEYS = KeyRing([bytes(range(32)), bytes(range(32, 64))])
 
 
+class Clock:
+    """A time that a test moves."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class InMemory:
     name = "memory"
     traits: frozenset[StoreTrait] = frozenset()

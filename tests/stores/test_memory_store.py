@@ -5,16 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from store_makers import Clock
 
 from trio_mcp.session import MemoryBudget
 from trio_mcp.stores import Append, Forget, MemoryStore, Put, Record, Remove, StoreFull, memory_store
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def thing(key: str, value: bytes = b"", until: float = 1010.0, version: int = 0, owner: str = "me") -> Put:

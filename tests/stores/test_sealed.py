@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -145,30 +145,14 @@ async def test_a_record_that_cannot_be_opened_stays() -> None:
     assert await keys_of(sealed(OLD, inner)) == ["a"]
 
 
+async def hang(*_arguments: object, **_options: object) -> Any:
+    await trio.sleep_forever()
+
+
 class Hanging(MemoryStore):
     durable = True
     lapses = 0
-
-    async def write(self, changes: object) -> None:
-        await trio.sleep_forever()
-
-    async def read(self, kind: str, key: str) -> Record | None:
-        await trio.sleep_forever()
-
-    async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
-        await trio.sleep_forever()
-        return []
-
-    async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
-        await trio.sleep_forever()
-        return []
-
-    async def join(self, node: str) -> None:
-        await trio.sleep_forever()
-
-    async def is_alive(self, node: str) -> bool:
-        await trio.sleep_forever()
-        return True
+    write = read = list = entries = join = is_alive = hang  # type: ignore[assignment]
 
 
 async def test_a_store_that_hangs_is_a_timeout_with_its_name(autojump_clock: trio.testing.MockClock) -> None:

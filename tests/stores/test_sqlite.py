@@ -17,6 +17,7 @@ import pytest
 import trio
 import trio.testing
 from naming import naming
+from store_makers import Clock
 from waiting import until
 
 from trio_mcp.errors import ConfigurationError
@@ -586,13 +587,6 @@ async def test_a_closed_store_raises_a_store_error(path: Path) -> None:
 
 
 # what has expired
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def pages(path: Path) -> int:
