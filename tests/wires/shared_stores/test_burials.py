@@ -7,14 +7,14 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 import trio
-from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
+from store_talk import BOUND, AnyStore, open_at
 
 from trio_mcp.stores import (
     Append,
@@ -31,8 +31,6 @@ from trio_mcp.stores import (
 )
 from trio_mcp.stores.leased import LeasedStore
 from trio_mcp.stores.leases import Renewal
-from trio_mcp.stores.postgres import PostgresStore, open_postgres
-from trio_mcp.stores.redis import RedisStore, open_redis
 from trio_mcp.stores.sqlite import open_sqlite
 
 RACES = [30, pytest.param(int(os.environ.get("TRIO_MCP_RUNS", "10000")), marks=pytest.mark.long)]
@@ -41,21 +39,16 @@ VICTIMS = 10
 LEASE_SECONDS = 0.3
 KEPT_SECONDS = 120.0
 """How long what they write is kept: longer than a race takes."""
-BOUND = 60
 SECONDS = 0.5
 """What a race may take more."""
 
 T = TypeVar("T")
-OpenOne = Callable[[str], AbstractAsyncContextManager[RedisStore | PostgresStore]]
 
 
-@pytest.fixture(params=[(REDIS_VARIABLE, open_redis), (POSTGRES_VARIABLE, open_postgres)], ids=["redis", "postgres"])
-def opening(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, OpenOne]:
-    variable, open_one = request.param
-    request.getfixturevalue("redis_url" if variable == REDIS_VARIABLE else "postgres_url")
+@pytest.fixture(autouse=True)
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (redis, postgres):
         monkeypatch.setattr(module, "LEASE_SECONDS", LEASE_SECONDS)
-    return f"{os.environ[variable]}?namespace={secrets.token_hex(8)}", open_one
 
 
 def no_renewal(_nodes: Mapping[str, bytes]) -> Renewal:
@@ -85,11 +78,10 @@ async def write_until_fenced(store: LeasedStore[object], name: str) -> None:
 
 
 @pytest.mark.parametrize("races", RACES)
-async def test_no_write_is_made_after_the_burial_of_its_process(opening: tuple[str, OpenOne], races: int) -> None:
-    url, open_one = opening
+async def test_no_write_is_made_after_the_burial_of_its_process(namespace: str, races: int) -> None:
     with trio.fail_after(BOUND + SECONDS * races):
-        async with open_one(url) as store, AsyncExitStack() as stack:
-            victims = [await stack.enter_async_context(open_one(url)) for _ in range(VICTIMS)]
+        async with open_at(namespace) as store, AsyncExitStack() as stack:
+            victims = [await stack.enter_async_context(open_at(namespace)) for _ in range(VICTIMS)]
             for each in victims:
                 each.leases._renew = no_renewal  # noqa: SLF001
             rounds, written = math.ceil(races / VICTIMS), 0
@@ -99,7 +91,7 @@ async def test_no_write_is_made_after_the_burial_of_its_process(opening: tuple[s
             assert written > rounds * VICTIMS
 
 
-async def race(store: RedisStore | PostgresStore, victims: dict[str, RedisStore | PostgresStore]) -> int:
+async def race(store: AnyStore, victims: dict[str, AnyStore]) -> int:
     """Let each process write until it is buried; check that nothing of it came later, and return how much came before."""
     written: dict[str, int] = {}
 

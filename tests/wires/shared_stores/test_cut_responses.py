@@ -15,6 +15,7 @@ import uvicorn
 from hypercorn.config import Config
 from hypercorn.trio import serve
 from noticing_store import NoticingDisk, NoticingStore
+from orders import message
 from peer import hello, modern_meta
 from serving import free_port, served
 from task_process import KEYS
@@ -48,14 +49,10 @@ class Shop:
         self.store.lapses += 1
 
 
-def message(method: str, params: Any, number: int | None = 1) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "method": method, "params": params, **({} if number is None else {"id": number})}
-
-
 async def legacy_session(client: httpx2.AsyncClient, url: str) -> dict[str, str]:
-    opened = await client.post(url, json=message("initialize", hello(NEWEST_LEGACY)), headers=ACCEPT)
+    opened = await client.post(url, json=message("initialize", hello(), 1), headers=ACCEPT)
     headers = {**ACCEPT, "MCP-Protocol-Version": NEWEST_LEGACY, "Mcp-Session-Id": opened.headers["mcp-session-id"]}
-    await client.post(url, json=message("notifications/initialized", {}, None), headers=headers)
+    await client.post(url, json=message("notifications/initialized", {}), headers=headers)
     return headers
 
 
@@ -119,7 +116,7 @@ async def test_a_call_that_was_given_up_ends_like_a_lost_connection(kind: str, h
 
             async def call() -> None:
                 with pytest.raises(httpx2.RemoteProtocolError):
-                    await client.post(url, json=message("tools/call", params), headers=headers)
+                    await client.post(url, json=message("tools/call", params, 1), headers=headers)
 
             nursery.start_soon(call)
             while not shop.begun.is_set():  # noqa: ASYNC110  it is set in the thread

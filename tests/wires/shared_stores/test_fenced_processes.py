@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import os
-import secrets
-import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
@@ -17,19 +13,19 @@ from chaos.ledger import Ledger, counted
 from chaos.operations import FORM, TASKS, YES
 from chaos.story import Story
 from chaos.wire import Json, Lost, Wire
-from serving import START, HttpProcess, http_process
+from orders import BOUND, message, two_processes
+from peer import hello
+from serving import START, HttpProcess
 from wire_terms import NEWEST_LEGACY
 
-SCRIPT = Path(__file__).with_name("order_server.py")
 NAME = "order-1"
 CALL: Json = {"name": "order", "arguments": {"name": NAME}}
-BOUND = 60
 
 
 class Two:
     """Two processes on one store, and a client that sends to either."""
 
-    def __init__(self, folder: Path, processes: list[HttpProcess], client: httpx2.AsyncClient) -> None:
+    def __init__(self, folder: Path, processes: tuple[HttpProcess, HttpProcess], client: httpx2.AsyncClient) -> None:
         self.folder, self.client = folder, client
         self.frozen, self.living = processes
         self.ledger = Ledger(folder / "ledger")
@@ -38,6 +34,11 @@ class Two:
     async def until(self, effect: str, times: int = 1) -> None:
         while counted(self.ledger.of(NAME))[effect] < times:  # noqa: ASYNC110  other processes have the effects
             await trio.sleep(0.05)
+
+    async def session(self) -> Json:
+        """Open a legacy session at the process that will be stopped; return its headers."""
+        opened = await self.wire.post(self.frozen.port, message("initialize", hello(NEWEST_LEGACY, FORM), 0), {})
+        return {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": NEWEST_LEGACY}
 
     def go(self) -> None:
         (self.folder / "go").touch()
@@ -72,11 +73,9 @@ class Two:
 
     async def order_again(self) -> None:
         """Check that the process that was stopped takes and keeps orders as before."""
-        asked = (await self.modern(self.frozen, "tools/call", FORM, **{**CALL, "arguments": {"name": "after"}}))[
-            "result"
-        ]
-        again = {**CALL, "arguments": {"name": "after"}, **carried(asked)}
-        done = await self.modern(self.living, "tools/call", FORM, **again)
+        call = {**CALL, "arguments": {"name": "after"}}
+        asked = (await self.modern(self.frozen, "tools/call", FORM, **call))["result"]
+        done = await self.modern(self.living, "tools/call", FORM, **call, **carried(asked))
         assert done["result"]["content"][0]["text"] == "after accept"
 
 
@@ -86,16 +85,8 @@ def carried(asked: Json) -> Json:
 
 @asynccontextmanager
 async def two(namespace: str, folder: Path) -> AsyncIterator[Two]:
-    environment = {
-        "TRIO_MCP_STORE": namespace,
-        "TRIO_MCP_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-        "FOLDER": str(folder),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
     with trio.fail_after(BOUND):
-        async with AsyncExitStack() as stack:
-            processes = [await stack.enter_async_context(http_process(SCRIPT, **environment)) for _ in range(2)]
-            client = await stack.enter_async_context(httpx2.AsyncClient(timeout=START))
+        async with two_processes(namespace, folder) as processes, httpx2.AsyncClient(timeout=START) as client:
             yield Two(folder, processes, client)
 
 
@@ -158,9 +149,7 @@ async def test_a_session_that_went_on_elsewhere_is_left_here_and_its_stream_ends
 ) -> None:
     async with two(namespace, tmp_path) as both:
         before = await both.instance(both.frozen)
-        hello = {"protocolVersion": NEWEST_LEGACY, "capabilities": FORM, "clientInfo": {"name": "x", "version": "1"}}
-        opened = await both.wire.post(both.frozen.port, message("initialize", hello, 0), {})
-        headers = {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": NEWEST_LEGACY}
+        headers = await both.session()
         await both.wire.post(both.frozen.port, message("notifications/initialized", {}), headers)
         last, question = "", 0
         async with both.wire.stream(both.frozen.port, "POST", headers, message("tools/call", CALL, 1)) as (_, events):
@@ -188,14 +177,14 @@ async def test_a_session_that_went_on_elsewhere_is_left_here_and_its_stream_ends
 async def test_a_process_that_goes_on_refuses_no_request(namespace: str, tmp_path: Path) -> None:
     async with two(namespace, tmp_path) as both:
         before = await both.instance(both.frozen)
-        hello = {"protocolVersion": NEWEST_LEGACY, "capabilities": FORM, "clientInfo": {"name": "x", "version": "1"}}
-        opened = await both.wire.post(both.frozen.port, message("initialize", hello, 0), {})
-        headers = {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": NEWEST_LEGACY}
+        headers = await both.session()
         with both.frozen.stopped():
             # It takes the session over as soon as it has buried the other process.
             while (await both.wire.post(both.living.port, message("ping", {}, 1), headers)).status != 200:  # noqa: ASYNC110
                 await trio.sleep(0.1)
-        assert (await both.wire.post(both.frozen.port, message("initialize", hello, 0), {})).status == 200
+        assert (
+            await both.wire.post(both.frozen.port, message("initialize", hello(NEWEST_LEGACY, FORM), 0), {})
+        ).status == 200
         assert await both.instance(both.frozen) != before
 
 
@@ -204,7 +193,3 @@ async def answered(both: Two, headers: Json, question: int) -> None:
     reply = {"jsonrpc": "2.0", "id": question, "result": YES}
     while (await both.wire.post(both.living.port, reply, headers)).status != 202:  # noqa: ASYNC110  other processes do it
         await trio.sleep(0.1)
-
-
-def message(method: str, params: Json, number: int | None = None) -> Json:
-    return {"jsonrpc": "2.0", "method": method, "params": params, **({} if number is None else {"id": number})}

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import os
-import secrets
 import shutil
-import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
 import trio
+from orders import BOUND, message, two_processes
+from peer import hello
 from serving import HttpProcess, free_port
 from store_servers import missing
 
 from trio_mcp import Client, accept
 
-SCRIPT = Path(__file__).with_name("order_server.py")
-BOUND = 60
 NGINX = """
 daemon off;
 pid {folder}/nginx.pid;
@@ -39,22 +35,6 @@ http {{
     }}
 }}
 """
-
-
-@asynccontextmanager
-async def two_processes(store: str, folder: Path) -> AsyncIterator[tuple[HttpProcess, HttpProcess]]:
-    environment = {
-        "TRIO_MCP_STORE": store,
-        "TRIO_MCP_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-        "FOLDER": str(folder),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    first, second = (HttpProcess(SCRIPT, **environment) for _ in range(2))
-    async with AsyncExitStack() as stack:
-        for each in (first, second):
-            stack.push_async_callback(each.kill)
-            await each.start()
-        yield first, second
 
 
 @asynccontextmanager
@@ -80,10 +60,6 @@ async def proxy(folder: Path, first: HttpProcess, second: HttpProcess) -> AsyncI
         await front.wait()
 
 
-LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-
-
 class Session:
     """A legacy session whose requests may go to any process."""
 
@@ -92,18 +68,18 @@ class Session:
         self._headers = {"accept": "application/json, text/event-stream"}
 
     async def open(self, url: str) -> None:
-        opened = await self._post(url, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
+        opened = await self._post(url, message("initialize", hello(), 1))
         self._headers["mcp-session-id"] = opened.headers["mcp-session-id"]
-        await self._post(url, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        await self._post(url, message("notifications/initialized", {}))
 
     async def list(self, url: str) -> int:
         """Ask for the tools until that is not refused as busy; return the status."""
-        while (status := (await self._post(url, LIST)).status_code) == 503:
+        while (status := (await self._post(url, message("tools/list", {}, 2))).status_code) == 503:
             pass
         return status
 
-    async def _post(self, url: str, message: object) -> httpx2.Response:
-        return await self._http.post(url, json=message, headers=self._headers, timeout=BOUND)
+    async def _post(self, url: str, body: object) -> httpx2.Response:
+        return await self._http.post(url, json=body, headers=self._headers, timeout=BOUND)
 
 
 async def test_a_session_goes_where_its_requests_come_to_when_a_process_ends_and_is_back(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import trio
-from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
 from talk import talk_to
 from task_process import KEYS, Work
 from task_talk import LegacyTask
@@ -24,14 +20,6 @@ BOUND = 60
 NAME = "tester"
 NEWER = b'{"version":2,"secret":1}'
 KINDS = ("claim", "session", "call", "journal", "key", "became", "task-mail", "kind of a newer version")
-
-
-@pytest.fixture(params=["sqlite", REDIS_VARIABLE, POSTGRES_VARIABLE], ids=["sqlite", "redis", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "state.db")
-    request.getfixturevalue("redis_url" if request.param == REDIS_VARIABLE else "postgres_url")
-    return f"{os.environ[request.param]}?namespace={secrets.token_hex(8)}"
 
 
 @asynccontextmanager
@@ -66,17 +54,17 @@ async def left_in(store: Store) -> list[object]:
 
 
 async def test_what_a_newer_version_has_written_is_not_served_and_stays_as_it_is(
-    url: str, caplog: pytest.LogCaptureFixture
+    store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with trio.fail_after(BOUND):
-        async with process(url) as task:
+        async with process(store) as task:
             newer, known = [(await task.start("order"))["taskId"] for _ in range(2)]
             while await task.status() != "input_required":  # noqa: ASYNC110  no event of ours
                 await trio.sleep(0.05)
-        async with open_store(url, KEYS, MemoryBudget(), NAME) as store:
-            await become_newer(store, newer)
-            before = await left_in(store)
-            async with process(url) as task:
+        async with open_store(store, KEYS, MemoryBudget(), NAME) as opened:
+            await become_newer(opened, newer)
+            before = await left_in(opened)
+            async with process(store) as task:
                 task.id = known
                 # Taken over in a pass that looks at the newer one, too.
                 while await task.status() != "input_required":  # noqa: ASYNC110  no event of ours
@@ -87,7 +75,7 @@ async def test_what_a_newer_version_has_written_is_not_served_and_stays_as_it_is
                 assert await task.status() == "failed"
                 cancelled = await task.reply(task.about("tasks/cancel"))
                 assert "error" in cancelled
-            assert await left_in(store) == before
+            assert await left_in(opened) == before
     assert len(before) == 1 + 2 * len(KINDS)
     assert "another version" in caplog.text
     assert "secret" not in caplog.text
