@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
-import sys
-from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
-from serving import IMPORTS, ROOT, HttpProcess, http_process
+from connected import connected
 from users import User, Written
 
 from examples.book_flight import server
-from trio_mcp import Client, Disconnected, accept, decline, dismiss
+from trio_mcp import accept, decline, dismiss
 from trio_mcp.testing import replay_tool
 from trio_mcp.types import CallToolResult, ElicitRequestFormParams, ElicitResult, ProgressNotificationParams
 
-BOOK_FLIGHT = ROOT / "examples" / "book_flight.py"
 LISBON = {"destination": "Lisbon"}
 TP3, YES, NO = accept(flight="TP3", seat="aisle"), accept(value=True), accept(value=False)
-BOOKED = "Booked TP3 to Lisbon, aisle seat, for 1."
-BOUND = 60.0
 
 
 @pytest.fixture
@@ -34,12 +26,8 @@ def bookings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
 
 
 async def call(mode: str, user: User, **arguments: object) -> CallToolResult:
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode, on_elicit=user.answer) as client:
-            return await client.call_tool("book_flight", arguments)
-
-
-# in both eras
+    async with connected(server, mode, on_elicit=user.answer) as client:
+        return await client.call_tool("book_flight", arguments)
 
 
 async def test_a_flight_is_held_picked_and_booked(mode: str, bookings: Written) -> None:
@@ -78,7 +66,7 @@ async def test_it_reports_its_progress(mode: str, bookings: Written) -> None:
     def on_progress(report: ProgressNotificationParams) -> None:
         seen.append((report.progress, report.message))
 
-    async with Client.connect(server, mode=mode, on_elicit=User(TP3, YES).answer) as client:
+    async with connected(server, mode, on_elicit=User(TP3, YES).answer) as client:
         await client.call_tool("book_flight", LISBON, on_progress=on_progress)
     assert seen == [(1, "searching"), (2, "2 flights found"), (3, "booked")]
 
@@ -93,12 +81,10 @@ async def test_a_call_that_is_cancelled_while_the_user_thinks_gives_the_seats_ba
         await trio.sleep_forever()
         raise AssertionError
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode, on_elicit=think) as client:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(client.call_tool, "book_flight", LISBON)
-                await asked.wait()
-                nursery.cancel_scope.cancel()
+    async with connected(server, mode, on_elicit=think) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "book_flight", LISBON)
+        await asked.wait()
+        nursery.cancel_scope.cancel()
     assert bookings.lines == ["held Lisbon/1", "released Lisbon/1"]
 
 
@@ -106,53 +92,5 @@ async def test_every_leg_can_be_replayed(bookings: Written) -> None:
     report = await replay_tool(server, "book_flight", LISBON, on_elicit=User(TP3, YES).answer)
     report.check()
     assert report.result is not None
-    assert report.result.text == BOOKED
-    assert bookings.lines == ["held Lisbon/1", "booked TP3 aisle Lisbon/1"]
-
-
-# the process is killed in the middle
-
-
-@asynccontextmanager
-async def process_of(bookings: Written) -> AsyncIterator[HttpProcess]:
-    keys = urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
-    async with http_process(BOOK_FLIGHT, BOOKINGS=str(bookings.path), TRIO_MCP_KEYS=keys) as process:
-        yield process
-
-
-async def test_a_server_that_is_killed_while_the_user_picks_holds_and_books_once(bookings: Written) -> None:
-    async with process_of(bookings) as process:
-        user = User(TP3, YES)
-
-        async def restart(question: ElicitRequestFormParams) -> ElicitResult:
-            assert bookings.lines == ["held Lisbon/1"]
-            await process.restart()
-            return user.answer(question)
-
-        with trio.fail_after(BOUND):
-            async with Client.connect(process.url, mode="modern", on_elicit=restart) as client:
-                assert (await client.call_tool("book_flight", LISBON)).text == BOOKED
-    assert bookings.lines == ["held Lisbon/1", "booked TP3 aisle Lisbon/1"]
-
-
-async def test_a_legacy_call_ends_with_its_process_and_books_nothing(bookings: Written) -> None:
-    async with process_of(bookings) as process:
-
-        async def restart(_question: ElicitRequestFormParams) -> ElicitResult:
-            await process.restart()
-            return TP3
-
-        with trio.fail_after(BOUND):
-            async with Client.connect(process.url, mode="legacy", on_elicit=restart) as client:
-                with pytest.raises(Disconnected):
-                    await client.call_tool("book_flight", LISBON)
-    assert bookings.lines == ["held Lisbon/1"]
-
-
-async def test_it_is_served_on_stdio(mode: str, bookings: Written) -> None:
-    environment = {**IMPORTS, "BOOKINGS": str(bookings.path)}
-    command = [sys.executable, str(BOOK_FLIGHT)]
-    with trio.fail_after(BOUND):
-        async with Client.connect(command, mode=mode, on_elicit=User(TP3, YES).answer, env=environment) as client:
-            assert (await client.call_tool("book_flight", LISBON)).text == BOOKED
+    assert report.result.text == "Booked TP3 to Lisbon, aisle seat, for 1."
     assert bookings.lines == ["held Lisbon/1", "booked TP3 aisle Lisbon/1"]

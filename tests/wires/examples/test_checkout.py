@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import trio
-from serving import IMPORTS, ROOT, HttpProcess, http_client, http_process, retry
+from connected import connected
+from serving import ROOT, HttpProcess, http_client, http_process, retry
 from users import User, Written
 
 from examples.checkout import server
-from trio_mcp import Client, Disconnected, accept, decline, dismiss
+from trio_mcp import Disconnected, accept, decline, dismiss
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
 CHECKOUT = ROOT / "examples" / "checkout.py"
 YES, NO = accept(value=True), accept(value=False)
-BOUND = 60.0
-
-OnElicit = Callable[[ElicitRequestFormParams], ElicitResult]
 
 
 @pytest.fixture
@@ -35,23 +31,11 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
 
 @pytest.fixture
 def keys() -> str:
-    return new_key()
-
-
-def new_key() -> str:
     return urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
 
 
-@asynccontextmanager
-async def client_of(target: object, mode: str, on_elicit: object) -> AsyncIterator[Client]:
-    options = {"env": IMPORTS} if isinstance(target, list) else {}
-    with trio.fail_after(BOUND):
-        async with Client.connect(target, mode=mode, on_elicit=on_elicit, **options) as client:  # type: ignore[arg-type]
-            yield client
-
-
 async def call(mode: str, user: User, tool: str, **arguments: int) -> str:
-    async with client_of(server, mode, user.answer) as client:
+    async with connected(server, mode, on_elicit=user.answer) as client:
         result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.text
     return result.text
@@ -67,7 +51,7 @@ async def test_a_charge_is_made_once_and_then_confirmed(mode: str, ledger: Writt
         seen.append(ledger.lines)
         return YES
 
-    async with client_of(server, mode, look) as client:
+    async with connected(server, mode, on_elicit=look) as client:
         assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
     assert (seen, ledger.lines) == ([["charged 5"]], ["charged 5", "confirmed"])
 
@@ -84,7 +68,7 @@ async def test_a_poll_asks_in_turn_and_a_vote_at_once(mode: str) -> None:
     assert [params.message[-2:] for params in user.asked] == ["1?", "2?", "3?"]
     assert await call(mode, User(NO), "vote", n=100) == "99 of 100 are in favour."
     assert await call(mode, User(), "poll", n=10) == "10 of 10 were liked."
-    async with client_of(server, mode, User().answer) as client:
+    async with connected(server, mode, on_elicit=User().answer) as client:
         if mode == "modern":
             assert (await client.call_tool("vote", {"n": 100}, max_rounds=1)).text == "100 of 100 are in favour."
             with pytest.raises(LimitExceeded, match="max_rounds"):
@@ -98,15 +82,6 @@ async def test_an_invalid_age_is_asked_for_again(mode: str, wrong: ElicitResult)
     age = user.asked[0].requested_schema.properties["age"]
     assert (age.type, age.minimum, age.maximum) == ("integer", 0, 150)
     assert "The last answer could not be used: age" in user.asked[1].message
-
-
-async def test_it_is_served_on_stdio(mode: str, ledger: Written, keys: str) -> None:
-    environment = {**IMPORTS, "CHECKOUT_LEDGER": str(ledger.path), "TRIO_MCP_KEYS": keys}
-    command = [sys.executable, str(CHECKOUT), "stdio"]
-    with trio.fail_after(BOUND):
-        async with Client.connect(command, mode=mode, on_elicit=User().answer, env=environment) as client:
-            assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
-    assert ledger.lines == ["charged 5", "confirmed"]
 
 
 # the process is killed in the middle
@@ -126,7 +101,7 @@ async def test_a_server_that_is_killed_while_the_user_thinks_goes_on_with_the_ca
             await process.restart()
             return YES
 
-        async with client_of(process.url, "modern", restart) as client:
+        async with connected(process.url, "modern", on_elicit=restart) as client:
             assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
     assert ledger.lines == ["charged 5", "confirmed"]
 
@@ -140,28 +115,10 @@ async def test_a_legacy_client_learns_that_its_server_is_gone_and_nothing_is_don
             await process.restart()
             return YES
 
-        async with client_of(process.url, "legacy", restart) as client:
+        async with connected(process.url, "legacy", on_elicit=restart) as client:
             with pytest.raises(Disconnected):
                 await client.call_tool("charge", {"amount": 5})
     assert ledger.lines == ["charged 5"]
-
-
-async def test_copies_of_the_retry_after_a_restart_confirm_once(ledger: Written, keys: str) -> None:
-    async with checkout(ledger, keys) as process, http_client() as http:
-        asked = await http.round(process.url, "charge", {"amount": 5})
-        await process.restart()
-        texts: list[str] = []
-
-        async def send() -> None:
-            result = await http.result(process.url, "charge", {"amount": 5}, **retry(asked, True))
-            texts.append(result["content"][0]["text"])
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(5):
-                nursery.start_soon(send)
-        await send()
-    assert texts == ["Charged 5 euros, confirmed."] * 6
-    assert ledger.lines == ["charged 5", "confirmed"]
 
 
 async def test_processes_with_the_same_keys_may_take_turns(ledger: Written, keys: str) -> None:
@@ -171,12 +128,3 @@ async def test_processes_with_the_same_keys_may_take_turns(ledger: Written, keys
         asked = await http.round(first.url, "poll", {"n": 3}, **retry(asked, False))
         result = await http.result(second.url, "poll", {"n": 3}, **retry(asked, True))
     assert result["content"][0]["text"] == "2 of 3 were liked."
-
-
-async def test_keys_are_rotated_without_losing_a_call(ledger: Written, keys: str) -> None:
-    async with checkout(ledger, keys) as old, http_client() as http:
-        asked = await http.round(old.url, "charge", {"amount": 5})
-        async with checkout(ledger, f"{new_key()},{keys}") as new:
-            result = await http.result(new.url, "charge", {"amount": 5}, **retry(asked, True))
-    assert result["content"][0]["text"] == "Charged 5 euros, confirmed."
-    assert ledger.lines == ["charged 5", "confirmed"]

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
-import trio
-from serving import IMPORTS, ROOT
-
 from examples.decision_tree import TOKENS, Rating, decide, server
-from trio_mcp import Client, accept, decline
+from trio_mcp import accept, decline
 from trio_mcp.testing import MockClient, replay_tool
 from trio_mcp.types import (
     CreateMessageRequestParams,
@@ -18,7 +13,6 @@ from trio_mcp.types import (
     TextContent,
 )
 
-BOUND = 60.0
 TREE = {"question": "Where to?", "options": ["Rome", "Oslo"]}
 
 
@@ -97,10 +91,3 @@ async def test_a_wordy_model_costs_the_option_its_cases_and_not_the_rating(mode:
 async def test_one_option_is_no_decision(mode: str) -> None:
     result = await MockClient(era=mode).call(decide, question="Where to?", options=["Rome"])
     assert result.is_error
-
-
-async def test_it_is_served_on_stdio(mode: str) -> None:
-    command = [sys.executable, str(ROOT / "examples" / "decision_tree.py")]
-    with trio.fail_after(BOUND):
-        async with Client.connect(command, mode=mode, on_elicit=user, on_sample=model, env=IMPORTS) as client:
-            assert (await client.call_tool("decide", TREE)).data["choice"] == "Oslo"

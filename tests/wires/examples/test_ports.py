@@ -5,30 +5,22 @@ from __future__ import annotations
 import re
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import trio
+from connected import connected
 from pydantic_core import to_json
 from serving import IMPORTS, ROOT
 from trio.testing import wait_all_tasks_blocked
 
 from examples.ports import elicitation, file_search, long_running, sampling, sqlite, todo, weather
-from trio_mcp import Client, Server, decline, dismiss
+from trio_mcp import accept, decline, dismiss
 from trio_mcp.testing import MockClient
-from trio_mcp.types import ElicitResult, ProgressNotificationParams
+from trio_mcp.types import ProgressNotificationParams
 
-BOUND = 60.0
 PORTS = sorted((ROOT / "examples" / "ports").glob("*.py"))
-
-
-@asynccontextmanager
-async def client_of(server: Server, mode: str) -> AsyncIterator[Client]:
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode) as client:
-            yield client
 
 
 # all
@@ -39,16 +31,9 @@ async def test_a_port_is_served_on_stdio(port: Path, mode: str, tmp_path: Path) 
     database = tmp_path / "empty.db"
     database.touch()
     env = {**IMPORTS, "SQLITE_DB_PATH": str(database)}
-    with trio.fail_after(BOUND):
-        async with Client.connect(
-            [sys.executable, str(port)],
-            mode=mode,
-            env=env,
-            on_elicit=lambda _question: decline(),
-            on_sample=lambda _params: "",
-            on_roots=list,
-        ) as client:
-            assert await client.list_tools()
+    handlers = {"on_elicit": lambda _question: decline(), "on_sample": lambda _params: "", "on_roots": list}
+    async with connected([sys.executable, str(port)], mode, env=env, **handlers) as client:
+        assert await client.list_tools()
 
 
 @pytest.mark.parametrize("port", PORTS, ids=lambda port: port.stem)
@@ -140,17 +125,14 @@ async def test_a_database_is_not_written_to(mode: str, shop: Path) -> None:
 
 
 async def test_items_are_added_completed_and_removed(mode: str) -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(
-            todo.server, mode=mode, on_elicit=lambda _question: ElicitResult(action="accept", content={})
-        ) as client:
-            for text in ("buy bread", "call Ann"):
-                await client.call_tool("add", {"text": text})
-            await client.call_tool("complete", {"number": 1})
-            assert (await client.get_prompt("plan", {"day": "Monday"})).messages[0].content.text.endswith("- call Ann")
-            assert (await client.call_tool("clear")).text == "Removed 1 items."
-            assert (await client.read_resource("todo://items")).text == '[{"number":2,"text":"call Ann","done":false}]'
-            assert (await client.call_tool("complete", {"number": 1})).is_error
+    async with connected(todo.server, mode, on_elicit=lambda _question: accept()) as client:
+        for text in ("buy bread", "call Ann"):
+            await client.call_tool("add", {"text": text})
+        await client.call_tool("complete", {"number": 1})
+        assert (await client.get_prompt("plan", {"day": "Monday"})).messages[0].content.text.endswith("- call Ann")
+        assert (await client.call_tool("clear")).text == "Removed 1 items."
+        assert (await client.read_resource("todo://items")).text == '[{"number":2,"text":"call Ann","done":false}]'
+        assert (await client.call_tool("complete", {"number": 1})).is_error
 
 
 async def test_nothing_is_removed_without_consent(mode: str) -> None:
@@ -240,7 +222,7 @@ async def test_a_mood_is_one_of_three(samples: list[str], text: str, mode: str) 
 
 
 async def test_a_client_without_a_model_does_not_get_the_tools(mode: str) -> None:
-    async with client_of(sampling.server, mode) as client:
+    async with connected(sampling.server, mode) as client:
         listed = await client.list_tools()
     assert len(listed) == (0 if mode == "legacy" else 4)
 
@@ -261,7 +243,7 @@ async def test_a_conversion_reports_each_file(mode: str, autojump_clock: trio.te
 
 async def test_a_silent_tool_reports_by_itself(mode: str, autojump_clock: trio.testing.MockClock) -> None:
     reports: list[ProgressNotificationParams] = []
-    async with client_of(long_running.server, mode) as client:
+    async with connected(long_running.server, mode, bound=60) as client:
         result = await client.call_tool("index", on_progress=reports.append)
     assert result.text == "Indexed."
     assert [report.is_heartbeat for report in reports] == [True] * 3
@@ -276,7 +258,7 @@ async def test_the_heartbeats_of_a_silent_tool_are_not_among_its_reports(
 
 
 async def test_a_conversion_that_is_cancelled_cleans_up(mode: str) -> None:
-    async with client_of(long_running.server, mode) as client:
+    async with connected(long_running.server, mode) as client:
         started = trio.Event()
 
         def on_progress(_report: ProgressNotificationParams) -> None:

@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
-import trio
+from connected import connected
 from serving import ROOT
 
 from examples.researcher import QUESTION, Report, make_server, play_model
-from trio_mcp import Client, PeerError
+from trio_mcp import PeerError
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.testing import MockClient, replay_tool
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent
@@ -26,14 +26,10 @@ def is_loop(request: CreateMessageRequestParams) -> bool:
 
 async def test_a_question_is_answered_from_the_notes(mode: str) -> None:
     provider, reported = ScriptedProvider([play_model] * REQUESTS), []
-    with trio.fail_after(10):
-        async with Client.connect(make_server(provider), mode=mode) as client:
-            report = await client.call_tool(
-                "research",
-                {"question": QUESTION},
-                returns=Report,
-                on_progress=lambda each: reported.append(each.progress),
-            )
+    async with connected(make_server(provider), mode) as client:
+        report = await client.call_tool(
+            "research", {"question": QUESTION}, returns=Report, on_progress=lambda each: reported.append(each.progress)
+        )
     cost, energy, fish = report.reasons
     assert "84 million" in cost
     assert "40 gigawatt hours" in energy
@@ -44,9 +40,8 @@ async def test_a_question_is_answered_from_the_notes(mode: str) -> None:
 
 
 async def test_the_model_of_the_client_comes_first(mode: str) -> None:
-    with trio.fail_after(10):
-        client = MockClient(samples=play_model, era=mode)
-        result = await client.call((make_server(ScriptedProvider([])), "research"), question=QUESTION)
+    client = MockClient(samples=play_model, era=mode)
+    result = await client.call((make_server(ScriptedProvider([])), "research"), question=QUESTION)
     assert not result.is_error
     assert len(client.questions) == REQUESTS
 
@@ -59,15 +54,14 @@ async def test_a_branch_without_tokens_is_an_open_point_and_the_others_go_on(mod
             return answer.model_copy(update={"meta": {"usage": {"inputTokens": 90_000, "outputTokens": 1}}})
         return answer
 
-    with trio.fail_after(10):
-        async with Client.connect(make_server(ScriptedProvider([expensive] * REQUESTS)), mode=mode) as client:
-            report = await client.call_tool("research", {"question": QUESTION}, returns=Report)
+    async with connected(make_server(ScriptedProvider([expensive] * REQUESTS)), mode) as client:
+        report = await client.call_tool("research", {"question": QUESTION}, returns=Report)
     assert report.open_points == ["What of the fish?"]
     assert len(report.reasons) == 3
 
 
 async def test_without_a_model_there_is_no_research(mode: str) -> None:
-    async with Client.connect(make_server(None), mode=mode) as client:
+    async with connected(make_server(None), mode) as client:
         names = [tool.name for tool in await client.list_tools()]
         assert ("research" in names) is (mode != "legacy")
         if mode == "legacy":
@@ -78,7 +72,7 @@ async def test_without_a_model_there_is_no_research(mode: str) -> None:
 
 
 async def test_the_notes_can_be_searched_without_a_model(mode: str) -> None:
-    async with Client.connect(make_server(None), mode=mode) as client:
+    async with connected(make_server(None), mode) as client:
         assert (await client.call_tool("search", {"words": "storm herring"})).data == [
             {"number": 6, "title": "The old mill"},
             {"number": 4, "title": "Fish in the bay"},
@@ -93,7 +87,7 @@ async def test_the_researcher_is_deterministic_between_its_questions() -> None:
 
 
 async def test_a_failed_model_is_an_error_result(mode: str) -> None:
-    async with Client.connect(make_server(ScriptedProvider([])), mode=mode) as client:
+    async with connected(make_server(ScriptedProvider([])), mode) as client:
         result = await client.call_tool("research", {"question": QUESTION})
     assert result.is_error
     assert "script" not in result.text

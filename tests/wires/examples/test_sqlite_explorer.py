@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import trio
-from serving import IMPORTS, ROOT
+from connected import connected
 from trio.testing import wait_all_tasks_blocked
 
 from examples.sqlite_explorer import execute, list_tables, query, server
-from trio_mcp import Client, PeerError, decline, dismiss
+from trio_mcp import PeerError, decline, dismiss
 from trio_mcp.testing import MockClient
 from trio_mcp.types import ElicitResult
 
-BOUND = 60.0
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
 
 
@@ -37,13 +34,6 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def names(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as database:
         return [name for (name,) in database.execute('select name from "the goods" order by name')]
-
-
-@asynccontextmanager
-async def client_of(mode: str) -> AsyncIterator[Client]:
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode) as client:
-            yield client
 
 
 # reading
@@ -65,7 +55,7 @@ async def test_a_query_says_that_there_are_more_rows(mode: str, shop: Path) -> N
 
 async def test_tables_and_schema_can_be_read(mode: str, shop: Path) -> None:
     assert (await MockClient(era=mode).call(list_tables)).data == ["the goods"]
-    async with client_of(mode) as client:
+    async with connected(server, mode) as client:
         assert (await client.read_resource("sqlite://schema")).text == (
             'CREATE TABLE "the goods" (name text, euros real, picture blob);'
         )
@@ -73,7 +63,7 @@ async def test_tables_and_schema_can_be_read(mode: str, shop: Path) -> None:
 
 
 async def test_an_unknown_table_is_no_resource(mode: str, shop: Path) -> None:
-    async with client_of(mode) as client:
+    async with connected(server, mode) as client:
         with pytest.raises(PeerError, match="not found"):
             await client.read_resource("sqlite://tables/orders")
 
@@ -98,7 +88,7 @@ async def test_the_model_reads_why_sqlite_rejects_a_query(sql: str, mode: str, s
 
 
 async def test_a_query_that_is_cancelled_interrupts_its_statement(mode: str, shop: Path) -> None:
-    async with client_of(mode) as client:
+    async with connected(server, mode) as client:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "query", {"sql": ENDLESS})
             await wait_all_tasks_blocked()
@@ -148,12 +138,5 @@ async def test_without_the_database_the_server_does_not_start(
 ) -> None:
     monkeypatch.setenv("DATABASE", str(tmp_path / "missing.db"))
     with pytest.RaisesGroup(sqlite3.OperationalError, allow_unwrapped=True, flatten_subgroups=True):
-        async with client_of(mode):
+        async with connected(server, mode):
             raise AssertionError("it started")
-
-
-async def test_it_is_served_on_stdio(mode: str, shop: Path) -> None:
-    command = [sys.executable, str(ROOT / "examples" / "sqlite_explorer.py")]
-    with trio.fail_after(BOUND):
-        async with Client.connect(command, mode=mode, env={**IMPORTS, "DATABASE": str(shop)}) as client:
-            assert (await client.call_tool("list_tables")).data == ["the goods"]

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
-import trio
-from serving import IMPORTS, ROOT
 
 from examples.tic_tac_toe import play, server
-from trio_mcp import Client, ElicitRouter, accept, decline, dismiss
+from trio_mcp import accept, decline, dismiss
 from trio_mcp.testing import MockClient, SecondWorker, replay_tool
 from trio_mcp.types import CreateMessageRequestParams, ElicitResult, SamplingMessage
-
-BOUND = 60.0
 
 
 def texts(message: SamplingMessage) -> list[str]:
@@ -98,15 +92,3 @@ async def test_the_game_is_the_same_when_every_leg_is_replayed() -> None:
     report.check()
     assert report.result is not None
     assert report.result.text.startswith("The user wins.")
-
-
-async def test_it_is_served_on_stdio(mode: str) -> None:
-    moves, replies = iter([1, 2, 3]), iter(["4", "5"])
-    router = ElicitRouter()
-    router.on("play", "move")(lambda _question: accept(cell=next(moves)))
-    command = [sys.executable, str(ROOT / "examples" / "tic_tac_toe.py")]
-    with trio.fail_after(BOUND):
-        async with Client.connect(
-            command, mode=mode, on_elicit=router, on_sample=lambda _params: next(replies), env=IMPORTS
-        ) as client:
-            assert (await client.call_tool("play")).text == "The user wins.\nx x x\no o 6\n7 8 9"

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import trio
+from connected import connected
 from serving import ROOT
 from users import User
 
@@ -24,9 +24,8 @@ YES, NO = accept(value=True), accept(value=False)
 @asynccontextmanager
 async def client_of(mode: str, *answers: ElicitResult, **handlers) -> AsyncIterator[tuple[Client, User]]:
     traveller = User(*answers)
-    with trio.fail_after(10):
-        async with Client.connect(server, mode=mode, on_elicit=traveller.answer, **handlers) as client:
-            yield client, traveller
+    async with connected(server, mode, on_elicit=traveller.answer, **handlers) as client:
+        yield client, traveller
 
 
 async def book(mode: str, answers: Sequence[ElicitResult], destination: str = "Lisbon") -> tuple[str, User]:
@@ -91,9 +90,8 @@ async def test_a_search_and_the_folders_have_structured_content(mode: str) -> No
 
 async def test_hypercorn_serves_the_application(mode: str, hypercorn: str) -> None:
     traveller = User(AISLE, YES)
-    with trio.fail_after(20):
-        async with Client.connect(f"{hypercorn}/mcp", mode=mode, on_elicit=traveller.answer) as client:
-            result = await client.call_tool("book_flight", {"destination": "Lisbon"})
+    async with connected(f"{hypercorn}/mcp", mode, on_elicit=traveller.answer) as client:
+        result = await client.call_tool("book_flight", {"destination": "Lisbon"})
     assert result.text.startswith("Booked TP3")
 
 
