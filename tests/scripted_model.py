@@ -7,11 +7,13 @@ from typing import TypeAlias
 
 import trio
 
+from trio_mcp.testing import MockClient
 from trio_mcp.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
     JsonObject,
     JsonValue,
+    Role,
     SamplingContentBlock,
     SamplingMessage,
     TextContent,
@@ -73,3 +75,22 @@ def results_in(messages: Iterable[SamplingMessage]) -> list[ToolResultContent]:
     """Return the results of tools in a conversation."""
     blocks = [block for message in messages for block in blocks_of(message.content)]
     return [block for block in blocks if isinstance(block, ToolResultContent)]
+
+
+def texts_of(results: Iterable[ToolResultContent]) -> list[str]:
+    """Return the text of each result of a tool."""
+    return ["".join(block.text for block in each.content if isinstance(block, TextContent)) for each in results]
+
+
+def message(role: Role, *content: str | SamplingContentBlock) -> SamplingMessage:
+    """Return a message of a text, or of blocks."""
+    if len(content) == 1 and isinstance(content[0], str):
+        return SamplingMessage(role=role, content=TextContent(text=content[0]))
+    blocks = [TextContent(text=each) if isinstance(each, str) else each for each in content]
+    return SamplingMessage(role=role, content=blocks)
+
+
+def requests_of(client: MockClient) -> list[CreateMessageRequestParams]:
+    """Return what the model of a client was asked."""
+    found = [question.params for question in client.questions]
+    return [params for params in found if isinstance(params, CreateMessageRequestParams)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import trio
+from scripted_model import answer, results_in, texts_of, use
 
 from trio_mcp import Context, Server, accept
 from trio_mcp.providers import ScriptedProvider
@@ -16,11 +16,7 @@ from trio_mcp.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
     JsonValue,
-    SamplingMessage,
-    TextContent,
     Tool,
-    ToolResultContent,
-    ToolUseContent,
 )
 
 
@@ -28,31 +24,15 @@ def prompt_of(params: CreateMessageRequestParams) -> str:
     return params.messages[0].content.text
 
 
-def results_of(messages: tuple[SamplingMessage, ...] | list[SamplingMessage]) -> list[ToolResultContent]:
-    blocks: list[Any] = []
-    for message in messages:
-        blocks += message.content if isinstance(message.content, list) else [message.content]
-    return [block for block in blocks if isinstance(block, ToolResultContent)]
-
-
-def texts(results: list[ToolResultContent]) -> list[str]:
-    return ["".join(block.text for block in each.content if isinstance(block, TextContent)) for each in results]
-
-
-def answer(*blocks: Any) -> CreateMessageResult:
-    return CreateMessageResult(role="assistant", content=list(blocks), model="m")
-
-
 class Model:
     """Calls two tools with the text of the prompt."""
 
     async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
         await trio.lowlevel.checkpoint()
-        if results_of(request.messages):
-            return answer(TextContent(text="done"))
+        if results_in(request.messages):
+            return answer("done")
         about = prompt_of(request)
-        note_use = ToolUseContent(id=f"{about}-1", name="note", input={"text": about})
-        return answer(note_use, ToolUseContent(id=f"{about}-2", name="confirm", input={"what": about}))
+        return answer([use("note", f"{about}-1", text=about), use("confirm", f"{about}-2", what=about)])
 
 
 async def test_calls_of_another_answer_get_no_results_of_an_earlier_run() -> None:
@@ -76,7 +56,7 @@ async def test_calls_of_another_answer_get_no_results_of_an_earlier_run() -> Non
     @server.tool(resume="replay")
     async def lead(ctx: Context) -> list[str]:
         result = await ctx.run_tool_loop(prompts.pop(0), [note, confirm])
-        return texts(results_of(result.messages))
+        return texts_of(results_in(result.messages))
 
     report = await replay_tool(server, "lead", on_elicit=lambda _params: accept(value=True))
     assert report.result.structured_content == {
@@ -88,7 +68,7 @@ async def test_calls_of_another_answer_get_no_results_of_an_earlier_run() -> Non
 
 async def test_another_answer_is_not_ended_by_a_break_of_an_earlier_run() -> None:
     def answers(params: CreateMessageRequestParams) -> CreateMessageResult:
-        return answer(tool_use("stop" if prompt_of(params) == "old" else "note"))
+        return answer(use("stop" if prompt_of(params) == "old" else "note"))
 
     server = Server("s", sampling=ScriptedProvider([answers, answers, "done"]))
     prompts = ["old", *["new"] * 10]
@@ -125,7 +105,7 @@ async def test_a_replay_offers_the_tools_that_another_server_had_when_the_model_
         async def call_tool(self, name: str, arguments: Mapping[str, JsonValue] | None = None) -> CallToolResult:
             raise AssertionError("the model calls another tool")
 
-    provider = ScriptedProvider([answer(tool_use("confirm")), "done"])
+    provider = ScriptedProvider([tool_use("confirm"), "done"])
     server, remote = Server("s", sampling=provider), Changing()
 
     @server.tool

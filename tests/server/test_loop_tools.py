@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from connected import connected
 from listing_server import ListingServer, item
 from naming import naming, unnamed
 from pydantic import BaseModel
+from scripted_model import answer, results_in, texts_of, use
 
 from trio_mcp import CallRequest, Client, ClientGroup, Context, Disconnected, Provide, Server, accept, tool
 from trio_mcp.errors import ProviderError, ProviderErrorKind
@@ -22,11 +22,7 @@ from trio_mcp.server import ClientTools, Tool, ToolClient
 from trio_mcp.testing import MockClient, make_context, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,
-    CreateMessageResult,
-    SamplingMessage,
-    TextContent,
     Tool as ToolModel,
-    ToolResultContent,
 )
 
 
@@ -36,20 +32,6 @@ def connect() -> str:
 
 class Query(BaseModel):
     query: str
-
-
-def results_of(messages: Sequence[SamplingMessage]) -> list[ToolResultContent]:
-    """All results of a conversation."""
-    blocks = [
-        block
-        for message in messages
-        for block in (message.content if isinstance(message.content, list) else [message.content])
-    ]
-    return [block for block in blocks if isinstance(block, ToolResultContent)]
-
-
-def texts(results: Sequence[ToolResultContent]) -> list[str]:
-    return ["".join(block.text for block in each.content if isinstance(block, TextContent)) for each in results]
 
 
 def offered(client: MockClient) -> list[str]:
@@ -62,7 +44,7 @@ def leading(server: Server, *tools: Any) -> Server:
 
     @server.tool(resume="replay")
     async def lead(ctx: Context) -> list[str]:
-        return texts(results_of((await ctx.run_tool_loop("Go.", tools)).messages))
+        return texts_of(results_in((await ctx.run_tool_loop("Go.", tools)).messages))
 
     return server
 
@@ -105,7 +87,7 @@ async def test_a_tool_of_the_server_is_offered_and_run_by_its_name_its_value_or_
     )
     await mock.call((server, "lead"))
     assert offered(mock) == ["find", "look", "other"]
-    assert texts(results_of(mock.questions[1].params.messages)) == ["found a", "saw b", "other"]  # type: ignore[union-attr]
+    assert texts_of(results_in(mock.questions[1].params.messages)) == ["found a", "saw b", "other"]  # type: ignore[union-attr]
 
 
 async def test_a_tool_that_no_server_has_is_run_by_its_value() -> None:
@@ -283,8 +265,8 @@ async def test_the_tools_of_a_client_are_offered_and_called(mode: str) -> None:
         async with mock.context() as ctx:
             result = await ctx.run_tool_loop("Go.", [remote])
     assert offered(mock) == ["lend", "burn"]
-    lent, burnt, wrong = results_of(result.messages)
-    assert texts([lent]) == ["lent Emma"]
+    lent, burnt, wrong = results_in(result.messages)
+    assert texts_of([lent]) == ["lent Emma"]
     assert (lent.is_error, burnt.is_error, wrong.is_error) == (None, True, True)
 
 
@@ -325,7 +307,7 @@ async def test_the_error_for_two_clients_with_one_tool_suggests_a_group() -> Non
     mock = MockClient(samples=[tool_use("b_lend", title="Emma"), "done"])
     async with ClientGroup({"a": library(), "b": library()}) as group, mock.context() as ctx:
         result = await ctx.run_tool_loop("Go.", [group])
-    assert texts(results_of(result.messages)) == ["lent Emma"]
+    assert texts_of(results_in(result.messages)) == ["lent Emma"]
 
 
 class Broken:
@@ -385,7 +367,7 @@ async def test_a_replay_calls_another_server_once() -> None:
         calls.append("lend")
         return "lent"
 
-    server = Server("s", sampling=ScriptedProvider([answer(tool_use("lend"), tool_use("confirm")), "done"]))
+    server = Server("s", sampling=ScriptedProvider([answer([use("lend"), use("confirm", "2")]), "done"]))
 
     @server.tool
     async def confirm(ctx: Context) -> str:
@@ -398,10 +380,6 @@ async def test_a_replay_calls_another_server_once() -> None:
     report.check()
     assert report.result.structured_content == {"result": ["lent", "accept"]}
     assert calls == ["lend"]
-
-
-def answer(*blocks: Any) -> CreateMessageResult:
-    return CreateMessageResult(role="assistant", content=list(blocks), model="m")
 
 
 async def test_a_cancelled_loop_cancels_the_call_of_another_server() -> None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal
+from unittest.mock import Mock
 
 import pytest
 import trio
 from pydantic import BaseModel, ConfigDict, Field
+from scripted_model import answer, message, requests_of, use
 from talk import talk_to
 from typing_extensions import TypedDict
 
@@ -28,7 +30,7 @@ from trio_mcp.types import (
     SamplingMessage,
     TextContent,
     ToolChoice,
-    ToolUseContent,
+    ToolResultContent,
 )
 
 ways = pytest.mark.parametrize("tools", [True, False], ids=["tool", "text"])
@@ -59,19 +61,8 @@ def declared(tools: bool) -> ClientCapabilities | None:
     return None if tools else PLAIN
 
 
-def asked(client: MockClient, number: int = -1) -> CreateMessageRequestParams:
-    params = client.questions[number].params
-    assert isinstance(params, CreateMessageRequestParams)
-    return params
-
-
 def gives(data: Any, tool_use_id: str = "s1") -> CreateMessageResult:
-    use = ToolUseContent(id=tool_use_id, name=SCHEMA_TOOL, input=data)
-    return CreateMessageResult(role="assistant", content=use, model="m", stop_reason="toolUse")
-
-
-def said(role: Any, text: str) -> SamplingMessage:
-    return SamplingMessage(role=role, content=TextContent(text=text))
+    return answer(use(SCHEMA_TOOL, tool_use_id, **data))
 
 
 # how it is asked
@@ -82,11 +73,11 @@ async def test_a_client_with_tools_is_offered_one_that_it_has_to_call() -> None:
     async with client.context() as ctx:
         answer = await ctx.sample("Weather?", returns=Weather)
     assert answer.data == LISBON
-    (tool,) = asked(client).tools or []
+    (tool,) = requests_of(client)[-1].tools or []
     assert tool.name == SCHEMA_TOOL
     assert tool.input_schema["required"] == ["city", "degrees"]
-    assert asked(client).tool_choice == ToolChoice(mode="required")
-    assert asked(client).messages == [said("user", "Weather?")]
+    assert requests_of(client)[-1].tool_choice == ToolChoice(mode="required")
+    assert requests_of(client)[-1].messages == [message("user", "Weather?")]
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy", "2025-06-18", "2024-11-05"])
@@ -94,9 +85,9 @@ async def test_a_client_without_tools_receives_the_schema(era: str) -> None:
     client = MockClient(samples=[LISBON], era=era, capabilities=PLAIN)
     async with client.context() as ctx:
         assert (await ctx.sample("Weather?", returns=Weather)).data == LISBON
-    assert asked(client).tools is None
-    assert asked(client).tool_choice is None
-    sent = [message.wire() for message in asked(client).messages]
+    assert requests_of(client)[-1].tools is None
+    assert requests_of(client)[-1].tool_choice is None
+    sent = [message.wire() for message in requests_of(client)[-1].messages]
     assert "Weather?" in str(sent)
     assert '\\"degrees\\"' in json.dumps(sent)
 
@@ -113,8 +104,7 @@ async def test_a_client_of_an_older_revision_receives_the_schema_whatever_it_dec
         call = talk.call("forecast")
         question = await talk.receive()
         assert "tools" not in question["params"]
-        content = {"type": "text", "text": LISBON.model_dump_json()}
-        talk.answer(question, {"role": "assistant", "content": content, "model": "m"})
+        talk.answer(question, answer(LISBON.model_dump_json()).wire())
         assert (await talk.result(call))["structuredContent"] == {"result": 21}
 
 
@@ -208,16 +198,6 @@ async def test_json_in_a_text_is_an_answer(tools: bool, text: str) -> None:
         assert (await ctx.sample("Weather?", returns=Weather)).data == LISBON
 
 
-def two_answers() -> CreateMessageResult:
-    uses = [ToolUseContent(id=name, name=SCHEMA_TOOL, input=LISBON.model_dump()) for name in "ab"]
-    return CreateMessageResult(role="assistant", content=[*uses], model="m")
-
-
-def another_tool() -> CreateMessageResult:
-    use = ToolUseContent(id="a", name="weather", input=LISBON.model_dump())
-    return CreateMessageResult(role="assistant", content=use, model="m")
-
-
 @pytest.mark.parametrize(
     ("bad", "named"),
     [
@@ -229,8 +209,8 @@ def another_tool() -> CreateMessageResult:
         ("[" * 100 + "]" * 100, "max_depth"),
         (gives({"city": "Lisbon"}), "degrees"),
         (gives({"city": 1, "degrees": "x"}), "city"),
-        (two_answers(), "2"),
-        (another_tool(), "weather"),
+        (answer([use(SCHEMA_TOOL, each, **LISBON.model_dump()) for each in "ab"]), "2"),
+        (answer(use("weather", **LISBON.model_dump())), "weather"),
     ],
     ids=["prose", "empty", "list", "name twice", "NaN", "deep", "missing", "types", "two", "other tool"],
 )
@@ -239,9 +219,9 @@ async def test_an_answer_that_does_not_match_is_asked_again_with_the_reason(mode
     async with client.context() as ctx:
         assert (await ctx.sample("Weather?", returns=Weather)).data == LISBON
         assert [message.role for message in ctx.messages] == ["user", "assistant"]
-        assert ctx.messages[0] == said("user", "Weather?")
-    assert asked(client, 0).messages == [said("user", "Weather?")]
-    (again,) = asked(client, 1).messages
+        assert ctx.messages[0] == message("user", "Weather?")
+    assert requests_of(client)[0].messages == [message("user", "Weather?")]
+    (again,) = requests_of(client)[1].messages
     assert again.content[0] == TextContent(text="Weather?")
     assert named in client.questions[1].message
 
@@ -281,7 +261,7 @@ async def test_each_further_attempt_has_the_reason_of_the_one_before_and_no_olde
     async with client.context() as ctx:
         await ctx.sample("Weather?", returns=Weather)
     for number, named in ((1, "JSON"), (2, "degrees")):
-        (again,) = asked(client, number).messages
+        (again,) = requests_of(client)[number].messages
         assert isinstance(again.content, list)
         assert len(again.content) == 2
         assert named in str(again.content[1])
@@ -297,8 +277,7 @@ async def test_an_uncaught_error_is_the_result_of_the_tool() -> None:
 
 
 async def test_a_truncated_answer_is_an_error_that_names_the_cause() -> None:
-    cut = CreateMessageResult(role="assistant", content=TextContent(text='{"ci'), model="m", stop_reason="maxTokens")
-    async with make_context(samples=[cut]) as ctx:
+    async with make_context(samples=[answer('{"ci', stop_reason="maxTokens")]) as ctx:
         with pytest.raises(SampleInvalid, match="cut off"):
             await ctx.sample("Weather?", returns=Weather, retries=0)
 
@@ -321,7 +300,7 @@ async def test_one_timeout_covers_all_attempts(autojump_clock: trio.abc.Clock) -
 
 
 async def test_a_token_budget_counts_every_attempt() -> None:
-    bad = gives({}).model_copy(update={"meta": {"usage": {"totalTokens": 10}}})
+    bad = answer(use(SCHEMA_TOOL), {"totalTokens": 10})
     client = MockClient(samples=[bad, bad])
     async with client.context() as ctx:
 
@@ -358,17 +337,11 @@ async def test_a_replay_asks_every_attempt_the_same(tools: bool) -> None:
 
 
 async def test_an_expensive_check_of_data_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Now every check is too expensive for the event loop.
-    monkeypatch.setattr(Schema, "quick_check", too_expensive)
-    schema = {"type": "object", "required": ["a"]}
+    monkeypatch.setattr(Schema, "quick_check", Mock(side_effect=CheckTooExpensive))  # as every check is now
     client = MockClient(samples=[{}, {"a": 1}])
     async with client.context() as ctx:
-        assert (await ctx.sample("Well?", returns=schema)).data == {"a": 1}
+        assert (await ctx.sample("Well?", returns={"type": "object", "required": ["a"]})).data == {"a": 1}
     assert "a" in client.questions[1].message
-
-
-def too_expensive(*_: object) -> None:
-    raise CheckTooExpensive
 
 
 # exchanges and history
@@ -377,22 +350,18 @@ def too_expensive(*_: object) -> None:
 async def test_the_exchange_of_a_plain_answer_is_the_prompt_and_the_answer() -> None:
     async with make_context(samples=["Fine."]) as ctx:
         exchange = (await ctx.sample("Weather?")).exchange
-    assert exchange.messages == (said("user", "Weather?"), said("assistant", "Fine."))
+    assert exchange.messages == (message("user", "Weather?"), message("assistant", "Fine."))
 
 
 async def test_the_exchange_of_data_is_a_tool_use_with_the_data_and_a_short_result() -> None:
     async with make_context(samples=[gives(LISBON.model_dump(), "wire-7")]) as ctx:
-        answer = await ctx.sample("Weather?", returns=Weather)
-        assert ctx.messages == (said("user", "Weather?"), said("assistant", '{"city":"Lisbon","degrees":21}'))
-    prompt, use, result = answer.exchange.messages
-    assert prompt == said("user", "Weather?")
-    assert use.content == ToolUseContent(id="wire-7", name=SCHEMA_TOOL, input={"city": "Lisbon", "degrees": 21})
+        answered = await ctx.sample("Weather?", returns=Weather)
+        assert ctx.messages == (message("user", "Weather?"), message("assistant", '{"city":"Lisbon","degrees":21}'))
+    prompt, called, result = answered.exchange.messages
+    assert prompt == message("user", "Weather?")
+    assert called.content == use(SCHEMA_TOOL, "wire-7", city="Lisbon", degrees=21)
     assert result.role == "user"
-    assert result.wire()["content"] == {
-        "type": "tool_result",
-        "toolUseId": "wire-7",
-        "content": [{"type": "text", "text": "ok"}],
-    }
+    assert result.content == ToolResultContent(tool_use_id="wire-7", content=[TextContent(text="ok")])
 
 
 async def test_the_exchange_of_data_in_a_text_has_an_id_that_depends_on_both() -> None:
@@ -400,28 +369,24 @@ async def test_the_exchange_of_data_in_a_text_has_an_id_that_depends_on_both() -
     for prompt, degrees in (("a", 1), ("a", 1), ("b", 1), ("a", 2)):
         data = {"city": "Lisbon", "degrees": degrees}
         async with make_context(samples=[data], capabilities=PLAIN) as ctx:
-            use = (await ctx.sample(prompt, returns=Weather)).exchange.messages[1].content
-        assert use.input == data
-        ids.append(use.id)
+            called = (await ctx.sample(prompt, returns=Weather)).exchange.messages[1].content
+        assert called.input == data
+        ids.append(called.id)
     assert ids[0] == ids[1]
     assert len(set(ids)) == 3
 
 
 async def test_the_exchange_of_calls_is_closed_with_their_results() -> None:
-    call = ToolUseContent(id="1", name="look", input={"at": "x"})
-    answer = CreateMessageResult(role="assistant", content=call, model="m")
-
     def look(at: str) -> str:
         return at
 
-    async with make_context(samples=[answer]) as ctx:
+    call = use("look", at="x")
+    async with make_context(samples=[answer(call)]) as ctx:
         exchange = (await ctx.sample("Look.", tools=[look])).exchange
-    assert exchange.messages == (said("user", "Look."), SamplingMessage(role="assistant", content=call))
+    assert exchange.messages == (message("user", "Look."), SamplingMessage(role="assistant", content=call))
     closed = exchange.close({"1": "x is fine"})
-    assert closed.messages[:2] == exchange.messages
-    assert closed.messages[2].wire()["content"] == [
-        {"type": "tool_result", "toolUseId": "1", "content": [{"type": "text", "text": "x is fine"}]}
-    ]
+    result = ToolResultContent(tool_use_id="1", content=[TextContent(text="x is fine")])
+    assert closed.messages == (*exchange.messages, message("user", result))
     with pytest.raises(ValueError, match="'1'"):
         exchange.close({})
     assert [message["role"] for message in closed.to_openai()] == ["user", "assistant", "tool"]
@@ -432,5 +397,5 @@ async def test_an_exchange_can_start_another_conversation() -> None:
     client = MockClient(samples=[LISBON, "Warm."])
     async with client.context() as ctx:
         exchange = (await ctx.sample("Weather?", returns=Weather)).exchange
-        await ctx.sample(messages=[*exchange.messages, said("user", "So?")])
-    assert asked(client).messages == [*exchange.messages, said("user", "So?")]
+        await ctx.sample(messages=[*exchange.messages, message("user", "So?")])
+    assert requests_of(client)[-1].messages == [*exchange.messages, message("user", "So?")]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from scripted_model import message, requests_of
 
 from trio_mcp import Audio, File, Image
 from trio_mcp.testing import MockClient
@@ -29,14 +30,13 @@ CLICK = AudioContent(data=b64encode(b"RIFF").decode(), mime_type="audio/wav")
 FILE = EmbeddedResource(resource=TextResourceContents(uri="file:///a", text="a"))
 
 
-async def sent(prompt: Any, **options: Any) -> CreateMessageRequestParams:
+async def sent(prompt: Any, era: Any = "modern", **options: Any) -> CreateMessageRequestParams:
     """The params of a sample, as the client receives them."""
-    client = MockClient(samples=["fine"])
+    client = MockClient(samples=["fine"], era=era)
     async with client.context() as ctx:
         await ctx.sample(prompt, **options)
-    (question,) = client.questions
-    assert isinstance(question.params, CreateMessageRequestParams)
-    return question.params
+    (request,) = requests_of(client)
+    return request
 
 
 @pytest.mark.parametrize(
@@ -59,29 +59,22 @@ async def test_a_prompt_is_a_text_a_block_or_a_list_of_them(prompt: Any, content
 
 async def test_a_file_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
-    in_thread: list[bool] = []
+    in_loop: list[bool] = []
     read = Image.read
 
     def watched(self: Image) -> bytes:
-        try:
-            trio.lowlevel.current_task()
-            in_thread.append(False)
-        except RuntimeError:
-            in_thread.append(True)
+        in_loop.append(trio.lowlevel.in_trio_run())
         return read(self)
 
     monkeypatch.setattr(Image, "read", watched)
     params = await sent(["What is this?", Image(tmp_path / "a.png")])
     assert params.messages[0].content == [TextContent(text="What is this?"), PIXEL]
-    assert in_thread == [True]
+    assert in_loop == [False]
 
 
 async def test_a_prompt_of_several_blocks_is_several_messages_before_2025_11_25() -> None:
-    client = MockClient(samples=["fine"], era="2025-06-18")
-    async with client.context() as ctx:
-        await ctx.sample(["What is this?", PIXEL])
-    (question,) = client.questions
-    assert [message.content for message in question.params.messages] == [TextContent(text="What is this?"), PIXEL]
+    params = await sent(["What is this?", PIXEL], "2025-06-18")
+    assert [message.content for message in params.messages] == [TextContent(text="What is this?"), PIXEL]
 
 
 async def test_options_that_were_not_given_are_not_sent() -> None:
@@ -114,7 +107,7 @@ async def test_all_options_are_sent() -> None:
         (FILE, {}, TypeError, "prompt"),
         (File(data=b"a", name="a"), {}, TypeError, "prompt"),
         (None, {}, TypeError, "prompt"),
-        ("a", {"messages": [SamplingMessage(role="user", content=TextContent(text="a"))]}, TypeError, "prompt"),
+        ("a", {"messages": [message("user", "a")]}, TypeError, "prompt"),
         (None, {"messages": []}, ValueError, "messages"),
         (None, {"messages": ["a"]}, TypeError, "messages"),
         ("a", {"max_tokens": 0}, ValueError, "max_tokens"),
@@ -139,7 +132,7 @@ async def test_a_mistake_is_an_error_before_anything_is_awaited(
 async def test_messages_are_those_of_the_call_whatever_their_list_holds_later() -> None:
     client = MockClient(samples=["one", "two"])
     async with client.context() as ctx:
-        given = [SamplingMessage(role="user", content=TextContent(text="a"))]
+        given = [message("user", "a")]
         asking, looping = ctx.sample(messages=given), ctx.run_tool_loop(given, [])
         given.clear()
         assert (await asking).text == "one"

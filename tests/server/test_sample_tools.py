@@ -8,6 +8,7 @@ import pytest
 import trio
 from naming import unnamed
 from pydantic import BaseModel
+from scripted_model import answer, message, requests_of, use
 
 from trio_mcp import Context, SampleInvalid, Server, ToolError, tool
 from trio_mcp.errors import CapabilityError, LocalProtocolError, MalformedAnswer
@@ -15,8 +16,6 @@ from trio_mcp.testing import MockClient, make_context, tool_use, unchecked_tool_
 from trio_mcp.types import (
     CallToolResult,
     ClientCapabilities,
-    CreateMessageRequestParams,
-    CreateMessageResult,
     ImageContent,
     JsonObject,
     SamplingCapability,
@@ -25,7 +24,6 @@ from trio_mcp.types import (
     Tool,
     ToolChoice,
     ToolResultContent,
-    ToolUseContent,
 )
 
 
@@ -45,24 +43,6 @@ async def weather(city: str, ctx: Context, days: int = 1) -> str:
 SEARCH = Tool(name="search", input_schema={"type": "object", "properties": {"query": {"type": "string"}}})
 
 
-def params_of(client: MockClient) -> CreateMessageRequestParams:
-    params = client.questions[-1].params
-    assert isinstance(params, CreateMessageRequestParams)
-    return params
-
-
-def answer(*blocks: Any, **members: Any) -> CreateMessageResult:
-    return CreateMessageResult(role="assistant", content=list(blocks), model="m", **members)
-
-
-def use(name: str, tool_use_id: str, **arguments: Any) -> ToolUseContent:
-    return ToolUseContent(id=tool_use_id, name=name, input=arguments)
-
-
-def text_message(role: Any, text: str) -> SamplingMessage:
-    return SamplingMessage(role=role, content=TextContent(text=text))
-
-
 # what is offered
 
 
@@ -71,7 +51,7 @@ async def test_a_function_is_offered_as_a_server_would_list_it(mode: str) -> Non
     client = MockClient(samples=["no"], era=mode)
     async with client.context() as ctx:
         await ctx.sample("Rain?", tools=[weather])
-    (offered,) = params_of(client).tools or []
+    (offered,) = requests_of(client)[-1].tools or []
     assert offered == Tool(name="weather", description=listed.description, input_schema=listed.input_schema)
     assert "ctx" not in str(offered.input_schema)
 
@@ -81,7 +61,7 @@ async def test_tools_of_the_protocol_and_of_a_server_are_offered_as_they_are() -
     client = MockClient(samples=["no"])
     async with client.context() as ctx:
         await ctx.sample("Rain?", tools=[SEARCH, built], tool_choice="auto")
-    params = params_of(client)
+    params = requests_of(client)[-1]
     assert params.tools == [SEARCH, built.model]
     assert params.tool_choice == ToolChoice(mode="auto")
 
@@ -129,7 +109,7 @@ async def test_a_choice_of_no_tool_may_come_without_tools() -> None:
     client = MockClient(samples=["done"])
     async with client.context() as ctx:
         await ctx.sample("Finish.", tool_choice="none")
-    assert (params_of(client).tools, params_of(client).tool_choice) == (None, ToolChoice(mode="none"))
+    assert (requests_of(client)[-1].tools, requests_of(client)[-1].tool_choice) == (None, ToolChoice(mode="none"))
 
 
 # capabilities
@@ -164,7 +144,7 @@ async def test_no_context_needs_no_capability() -> None:
     client = MockClient(samples=["hi"], capabilities=plain())
     async with client.context() as ctx:
         await ctx.sample("Hello", include_context="none")
-    assert params_of(client).include_context == "none"
+    assert requests_of(client)[-1].include_context == "none"
 
 
 @pytest.mark.parametrize("era", ["2024-11-05", "2025-03-26", "2025-06-18"])
@@ -192,7 +172,7 @@ async def test_a_revision_without_tools_is_sent_none(era: str) -> None:
 async def test_the_calls_are_read_from_a_block_or_an_array_whatever_the_stop_reason_is(
     mode: str, content: Any, stop_reason: str | None
 ) -> None:
-    said = CreateMessageResult(role="assistant", content=content, model="m", stop_reason=stop_reason)
+    said = answer(content).model_copy(update={"stop_reason": stop_reason})
     async with make_context(samples=[said], era=mode) as ctx:
         answered = await ctx.sample("Find x.", tools=[search])
     assert answered.tool_calls == [use("search", "1", query="x")]
@@ -200,9 +180,10 @@ async def test_the_calls_are_read_from_a_block_or_an_array_whatever_the_stop_rea
     assert (answered.stop_reason, answered.data) == (stop_reason, None)
 
 
-async def test_a_plain_sample_passes_on_a_call_of_a_tool_that_was_not_offered() -> None:
+@pytest.mark.parametrize("options", [{"tools": [search]}, {"tool_choice": "none"}], ids=["another", "no more"])
+async def test_a_plain_sample_passes_on_a_call_of_a_tool_that_was_not_offered(options: Any) -> None:
     async with make_context(samples=[unchecked_tool_use("other", a=1)]) as ctx:
-        answered = await ctx.sample("Find x.", tools=[search])
+        answered = await ctx.sample("Find x.", **options)
     assert [call.name for call in answered.tool_calls] == ["other"]
 
 
@@ -213,42 +194,37 @@ async def test_a_model_that_was_offered_no_tools_calls_none(mode: str) -> None:
         assert ctx.messages == ()
 
 
-async def test_a_call_after_all_tools_were_taken_away_is_passed_on() -> None:
-    async with make_context(samples=[unchecked_tool_use("search")]) as ctx:
-        assert (await ctx.sample("Finish.", tool_choice="none")).tool_calls
-
-
 @pytest.mark.parametrize(
     "blocks",
     [[ToolResultContent(tool_use_id="9", content=[])], [use("search", "9", query="x"), use("search", "9", query="x")]],
     ids=["a result", "an id twice"],
 )
 async def test_an_answer_that_no_model_can_give_is_malformed(mode: str, blocks: Any) -> None:
-    async with make_context(samples=[answer(*blocks)], era=mode) as ctx:
+    async with make_context(samples=[answer(blocks)], era=mode) as ctx:
         with pytest.raises(MalformedAnswer, match="9"):
             await ctx.sample("Find x.", tools=[search])
         assert ctx.messages == ()
 
 
 async def test_an_answer_is_one_of_the_assistant_whatever_role_the_client_gives_it(mode: str) -> None:
-    said = CreateMessageResult(role="user", content=TextContent(text="hi"), model="m")
+    said = answer("hi").model_copy(update={"role": "user"})
     async with make_context(samples=[said], era=mode) as ctx:
         await ctx.sample("Hello")
-        assert ctx.messages == (text_message("user", "Hello"), text_message("assistant", "hi"))
+        assert ctx.messages == (message("user", "Hello"), message("assistant", "hi"))
 
 
 @pytest.mark.parametrize(
-    ("meta", "expected"),
+    ("usage", "expected"),
     [
-        ({"usage": {"inputTokens": 5, "outputTokens": 4}}, (5, 4)),
-        ({"usage": {"prompt_tokens": 5}}, (5, None)),
-        ({"usage": {"inputTokens": -5, "outputTokens": True}}, (None, None)),
-        ({"usage": 3}, (None, None)),
+        ({"inputTokens": 5, "outputTokens": 4}, (5, 4)),
+        ({"prompt_tokens": 5}, (5, None)),
+        ({"inputTokens": -5, "outputTokens": True}, (None, None)),
+        (3, (None, None)),
         (None, (None, None)),
     ],
 )
-async def test_the_usage_is_what_the_client_reports(meta: Any, expected: tuple[int | None, int | None]) -> None:
-    async with make_context(samples=[answer(TextContent(text="h"), TextContent(text="i"), meta=meta)]) as ctx:
+async def test_the_usage_is_what_the_client_reports(usage: Any, expected: tuple[int | None, int | None]) -> None:
+    async with make_context(samples=[answer([TextContent(text="h"), TextContent(text="i")], usage)]) as ctx:
         sampled = await ctx.sample("Hello")
     assert sampled.text == "hi"
     assert (sampled.usage.input_tokens, sampled.usage.output_tokens) == expected
@@ -257,11 +233,12 @@ async def test_the_usage_is_what_the_client_reports(meta: Any, expected: tuple[i
 # conversations
 
 
-RESULT = ToolResultContent(tool_use_id="1", content=[])
+def returned(*content: str | ImageContent, **more: Any) -> ToolResultContent:
+    blocks = [TextContent(text=each) if isinstance(each, str) else each for each in content]
+    return ToolResultContent(tool_use_id="1", content=blocks, **more)
 
 
-def message(role: Any, *blocks: Any) -> SamplingMessage:
-    return SamplingMessage(role=role, content=list(blocks))
+RESULT = returned()
 
 
 @pytest.mark.parametrize(
@@ -269,8 +246,8 @@ def message(role: Any, *blocks: Any) -> SamplingMessage:
     [
         ([message("user", RESULT)], ["0", "1"]),
         ([message("assistant", use("a", "1"))], ["0", "1"]),
-        ([message("assistant", use("a", "1")), text_message("user", "so?")], ["1", "'1'"]),
-        ([message("assistant", use("a", "1")), message("user", RESULT, TextContent(text="so?"))], ["1", "'1'"]),
+        ([message("assistant", use("a", "1")), message("user", "so?")], ["1", "'1'"]),
+        ([message("assistant", use("a", "1")), message("user", RESULT, "so?")], ["1", "'1'"]),
         ([message("assistant", use("a", "1"), use("a", "2")), message("user", RESULT)], ["1", "'2'"]),
         ([message("user", use("a", "1"))], ["0", "'1'"]),
     ],
@@ -296,7 +273,7 @@ async def test_a_conversation_continues_from_the_results_of_its_tools(mode: str)
         ctx.add_tool_results({call.id: f"{call.input['query']} is fine" for call in first.tool_calls})
         assert (await ctx.sample(tools=[search])).text == "Both are fine."
         assert [each.role for each in ctx.messages] == ["user", "assistant", "user", "assistant"]
-        assert params_of(client).messages == list(ctx.messages[:3])
+        assert requests_of(client)[-1].messages == list(ctx.messages[:3])
         results = ctx.messages[2].content
     assert results == [
         ToolResultContent(tool_use_id=f"search_{n}", content=[TextContent(text=f"{name} is fine")])
@@ -315,7 +292,7 @@ async def test_nothing_is_asked_before_the_calls_have_results() -> None:
             await ctx.sample("And y?")
         assert len(client.questions) == 1
         # Complete messages are another conversation.
-        await ctx.sample(messages=[text_message("user", "And z?")])
+        await ctx.sample(messages=[message("user", "And z?")])
         ctx.add_tool_results({"search_1": "x", "search_2": "y"})
         await ctx.sample("And y?")
 
@@ -351,21 +328,15 @@ PIXEL = ImageContent(data="AAAA", mime_type="image/png")
 @pytest.mark.parametrize(
     ("output", "block"),
     [
-        ("text", ToolResultContent(tool_use_id="1", content=[TextContent(text="text")])),
-        (PIXEL, ToolResultContent(tool_use_id="1", content=[PIXEL])),
-        (["a", PIXEL], ToolResultContent(tool_use_id="1", content=[TextContent(text="a"), PIXEL])),
-        ({"a": 1}, ToolResultContent(tool_use_id="1", content=[TextContent(text='{"a":1}')])),
-        (None, ToolResultContent(tool_use_id="1", content=[])),
+        ("text", returned("text")),
+        (PIXEL, returned(PIXEL)),
+        (["a", PIXEL], returned("a", PIXEL)),
+        ({"a": 1}, returned('{"a":1}')),
+        (None, RESULT),
         (RESULT, RESULT),
-        (
-            ToolError("no city"),
-            ToolResultContent(tool_use_id="1", content=[TextContent(text="no city")], is_error=True),
-        ),
-        (
-            CallToolResult(content=[PIXEL], structured_content={"a": 1}),
-            ToolResultContent(tool_use_id="1", content=[PIXEL], structured_content={"a": 1}),
-        ),
-        (CallToolResult(content=[], is_error=True), ToolResultContent(tool_use_id="1", content=[], is_error=True)),
+        (ToolError("no city"), returned("no city", is_error=True)),
+        (CallToolResult(content=[PIXEL], structured_content={"a": 1}), returned(PIXEL, structured_content={"a": 1})),
+        (CallToolResult(content=[], is_error=True), returned(is_error=True)),
     ],
 )
 async def test_a_result_may_be_anything_that_a_tool_returns(output: Any, block: ToolResultContent) -> None:
@@ -399,20 +370,16 @@ async def test_an_answer_without_a_call_is_asked_again_with_the_reason(mode: str
         assert answered.tool_calls == [use("search", "search", query="x")]
         # The clean pair only: neither the failed attempts nor what was added to the prompt.
         assert ctx.messages == (
-            text_message("user", "Find x."),
+            message("user", "Find x."),
             SamplingMessage(role="assistant", content=answered.content[0]),
         )
-    first, second, third = [question.params for question in client.questions]
-    assert isinstance(first, CreateMessageRequestParams)
-    assert isinstance(second, CreateMessageRequestParams)
-    assert isinstance(third, CreateMessageRequestParams)
-    assert first.messages == [text_message("user", "Find x.")]
+    first, second, third = requests_of(client)
+    assert first.messages == [message("user", "Find x.")]
     assert first.tool_choice == ToolChoice(mode="required")
     (asked,) = second.messages
     assert asked.content[0] == TextContent(text="Find x.")
     assert "search" in client.questions[1].message
     assert "guess" in client.questions[2].message
-    assert isinstance(third.messages[0].content, list)
     assert len(third.messages[0].content) == 2
 
 
@@ -439,5 +406,5 @@ async def test_the_reason_follows_results_in_a_separate_message() -> None:
     conversation = [message("assistant", use("search", "1")), message("user", RESULT)]
     async with client.context() as ctx:
         await ctx.sample_tools(None, [search], messages=conversation)
-    assert params_of(client).messages[:-1] == conversation
-    assert params_of(client).messages[-1].role == "user"
+    assert requests_of(client)[-1].messages[:-1] == conversation
+    assert requests_of(client)[-1].messages[-1].role == "user"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from scripted_model import answer, results_in
 
 from trio_mcp import Context, Server, ServiceOptions
 from trio_mcp.errors import LimitExceeded
@@ -15,9 +16,6 @@ from trio_mcp.types import (
     ClientCapabilities,
     CreateMessageRequestParams,
     CreateMessageResult,
-    SamplingMessage,
-    TextContent,
-    ToolResultContent,
 )
 
 LARGE = 300_000
@@ -29,7 +27,7 @@ class Own:
 
     async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
         await trio.lowlevel.checkpoint()
-        return CreateMessageResult(role="assistant", content=TextContent(text="x" * LARGE), model="m")
+        return answer("x" * LARGE)
 
 
 def sampling(total: int, drawn: list[int], provider: Own | None = None) -> Server:
@@ -102,14 +100,7 @@ async def test_a_result_without_room_is_an_error_for_the_model(mode: str) -> Non
 
     @server.tool
     async def lead(ctx: Context) -> int:
-        return sum(bool(each.is_error) for each in results_of((await ctx.run_tool_loop("Go.", [much])).messages))
+        return sum(bool(each.is_error) for each in results_in((await ctx.run_tool_loop("Go.", [much])).messages))
 
     client = MockClient(samples=[[tool_use("much")] * 1 + [tool_use("much")] * 4, "done"], era=mode)
     assert int((await client.call((server, "lead"))).text) >= 3
-
-
-def results_of(messages: tuple[SamplingMessage, ...]) -> list[ToolResultContent]:
-    blocks: list[Any] = []
-    for message in messages:
-        blocks += message.content if isinstance(message.content, list) else [message.content]
-    return [block for block in blocks if isinstance(block, ToolResultContent)]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
 import pytest
 import trio
+from scripted_model import answer, results_in, use
 
 from trio_mcp import Client, Context, PeerError, RequestTimeout, Server, accept
 from trio_mcp.errors import CapabilityError, ProviderError, ProviderErrorKind
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.testing import MockClient, replay_tool, tool_use
+from trio_mcp.testing import MockClient, ReplayReport, replay_tool, tool_use
 from trio_mcp.types import (
     ClientCapabilities,
     CreateMessageRequestParams,
@@ -27,13 +29,16 @@ NO_MODEL = ClientCapabilities()
 PLAIN = ClientCapabilities(sampling=SamplingCapability())
 
 
-def asking(server: Server, **options: Any) -> Server:
-    """Add the tool `ask`, which asks one question."""
+async def who(ctx: Context) -> str:
+    return (await ctx.sample("Who?")).text
 
-    @server.tool(resume="replay", **options)
-    async def ask(ctx: Context) -> str:
-        return (await ctx.sample("Who?")).text
 
+def asking(
+    provider: object, body: Callable[..., object] = who, prefer: Literal["client", "server"] = "client", **tool: Any
+) -> Server:
+    """A server with a model, whose tool `ask` has this body."""
+    server = Server("s", sampling=provider, sampling_prefer=prefer)  # type: ignore[arg-type]
+    server.add_tool(body, name="ask", **tool)
     return server
 
 
@@ -46,43 +51,35 @@ async def asked(server: Server, era: str = "modern", **client: Any) -> str:
 
 async def test_the_provider_answers_where_the_client_has_no_model(mode: str) -> None:
     provider = ScriptedProvider(["the server's"])
-    assert await asked(asking(Server("s", sampling=provider)), mode, capabilities=NO_MODEL) == "the server's"
+    assert await asked(asking(provider), mode, capabilities=NO_MODEL) == "the server's"
     (request,) = provider.requests
     assert request.messages[0].content == TextContent(text="Who?")
 
 
 async def test_the_client_answers_if_it_has_a_model_unless_the_server_comes_first(mode: str) -> None:
-    assert (
-        await asked(asking(Server("s", sampling=ScriptedProvider([]))), mode, samples=["the client's"])
-        == "the client's"
-    )
-    first = Server("s", sampling=ScriptedProvider(["the server's"]), sampling_prefer="server")
-    assert await asked(asking(first), mode, samples=[]) == "the server's"
+    assert await asked(asking(ScriptedProvider([])), mode, samples=["the client's"]) == "the client's"
+    first = asking(ScriptedProvider(["the server's"]), prefer="server")
+    assert await asked(first, mode, samples=[]) == "the server's"
 
 
 async def test_tools_are_offered_to_the_provider_if_the_client_takes_none(mode: str) -> None:
     async def look() -> str:
         return ""
 
-    provider = ScriptedProvider(["no need"])
-    server = Server("s", sampling=provider)
-
-    @server.tool
     async def ask(ctx: Context) -> str:
-        plain = await ctx.sample("Who?")
-        return f"{plain.text}, {(await ctx.sample('Who?', tools=[look])).text}"
+        return f"{await who(ctx)}, {(await ctx.sample('Who?', tools=[look])).text}"
 
-    assert await asked(server, mode, capabilities=PLAIN, samples=["me"]) == "me, no need"
+    provider = ScriptedProvider(["no need"])
+    assert await asked(asking(provider, ask), mode, capabilities=PLAIN, samples=["me"]) == "me, no need"
     assert [each.name for each in provider.requests[0].tools or []] == ["look"]
 
 
+async def how_many(ctx: Context) -> int:
+    return (await ctx.sample("How many?", returns=int)).data
+
+
 async def test_a_structured_answer_comes_from_the_client_even_without_tools() -> None:
-    server = Server("s", sampling=ScriptedProvider([]))
-
-    @server.tool
-    async def ask(ctx: Context) -> int:
-        return (await ctx.sample("How many?", returns=int)).data
-
+    server = asking(ScriptedProvider([]), how_many)
     assert await asked(server, capabilities=PLAIN, samples=['{"result": 5}']) == "5"
 
 
@@ -92,29 +89,19 @@ async def test_a_structured_answer_comes_from_the_client_even_without_tools() ->
 async def test_a_structured_answer_of_the_provider_is_a_tool_call(
     capabilities: ClientCapabilities, prefer: Literal["client", "server"]
 ) -> None:
-    use = tool_use("__schema__", result=5)
-    provider = ScriptedProvider([CreateMessageResult(role="assistant", content=[use], model="m")])
-    server = Server("s", sampling=provider, sampling_prefer=prefer)
-
-    @server.tool
-    async def ask(ctx: Context) -> int:
-        return (await ctx.sample("How many?", returns=int)).data
-
-    assert await asked(server, capabilities=capabilities) == "5"
+    provider = ScriptedProvider([tool_use("__schema__", result=5)])
+    assert await asked(asking(provider, how_many, prefer), capabilities=capabilities) == "5"
     assert [each.name for each in provider.requests[0].tools or []] == ["__schema__"]
 
 
 async def test_the_context_of_servers_is_a_matter_of_the_client() -> None:
-    provider = ScriptedProvider([])
-    server = Server("s", sampling=provider, sampling_prefer="server")
-
-    @server.tool
     async def ask(ctx: Context) -> str:
         with pytest.raises(CapabilityError):
             await ctx.sample("Who?", include_context="thisServer")
         return "no context"
 
-    assert await asked(server, capabilities=PLAIN) == "no context"
+    provider = ScriptedProvider([])
+    assert await asked(asking(provider, ask, "server"), capabilities=PLAIN) == "no context"
     assert provider.requests == []
 
 
@@ -123,18 +110,12 @@ async def test_a_tool_loop_runs_on_the_provider(mode: str) -> None:
         return a + b
 
     def last(request: CreateMessageRequestParams) -> str:
-        content = request.messages[-1].content
-        assert isinstance(content, list)
-        (result,) = content
-        return f"it is {result.structured_content}"
+        return f"it is {results_in(request.messages)[0].structured_content}"
 
-    call = CreateMessageResult(role="assistant", content=[tool_use("add", a=1, b=2)], model="m")
-    server = Server("s", sampling=ScriptedProvider([call, last]))
-
-    @server.tool
     async def ask(ctx: Context) -> str:
         return (await ctx.run_tool_loop("Add.", [add])).text
 
+    server = asking(ScriptedProvider([tool_use("add", a=1, b=2), last]), ask)
     assert await asked(server, mode, capabilities=NO_MODEL) == "it is {'result': 3}"
 
 
@@ -142,9 +123,9 @@ async def test_a_tool_loop_runs_on_the_provider(mode: str) -> None:
 
 
 async def test_a_provider_fulfils_what_a_tool_requires_of_clients(mode: str) -> None:
-    bare, provided = Server("s"), Server("s", sampling=ScriptedProvider(["yes"]))
-    for server in (bare, provided):
-        asking(server, requires={"sampling", "sampling.tools"})
+    bare, provided = (
+        asking(each, requires={"sampling", "sampling.tools"}) for each in (None, ScriptedProvider(["yes"]))
+    )
     async with Client.connect(provided, mode=mode) as client:
         (listed,) = await client.list_tools()
         assert not listed.meta
@@ -164,18 +145,20 @@ async def test_a_provider_fulfils_nothing_else() -> None:
 # replays, limits and failures
 
 
-async def test_a_replay_does_not_ask_the_provider_again() -> None:
-    provider = ScriptedProvider(["once", "twice"])
-    server = Server("s", sampling=provider)
+async def replayed(server: Server) -> ReplayReport:
+    """Replay the tool `ask` after each of its questions, which a user accepts."""
+    return await replay_tool(server, "ask", on_elicit=lambda _params: accept(value=True))
 
-    @server.tool(resume="replay")
+
+async def test_a_replay_does_not_ask_the_provider_again() -> None:
     async def ask(ctx: Context) -> str:
         first = await ctx.sample("Who?")
         answer = await ctx.elicit("Sure?", bool)
         second = await ctx.sample("And?")
         return f"{first.text}, {answer.action}, {second.text}"
 
-    report = await replay_tool(server, "ask", on_elicit=lambda _params: accept(value=True))
+    provider = ScriptedProvider(["once", "twice"])
+    report = await replayed(asking(provider, ask, resume="replay"))
     report.check()
     assert report.result.text == "once, accept, twice"
     assert len(provider.requests) == 2
@@ -183,43 +166,33 @@ async def test_a_replay_does_not_ask_the_provider_again() -> None:
 
 async def test_a_replay_gets_the_failure_of_the_provider_without_the_words_of_its_api() -> None:
     failure = ProviderError("the API said secret", kind=ProviderErrorKind.RATE_LIMITED, status=429, retry_after=7.0)
-    provider = ScriptedProvider([failure, "late"])
-    server = Server("s", sampling=provider)
     failures: list[ProviderError] = []
 
-    @server.tool(resume="replay")
     async def ask(ctx: Context) -> str:
-        try:
-            first = (await ctx.sample("Who?")).text
-        except ProviderError as error:
-            failures.append(error)
-            first = "nobody"
-        answer = await ctx.elicit(f"{first}?", bool)
-        return f"{first}, {answer.action}, {(await ctx.sample('And?')).text}"
+        with pytest.raises(ProviderError) as caught:
+            await ctx.sample("Who?")
+        failures.append(caught.value)
+        answer = await ctx.elicit("Nobody?", bool)
+        return f"{answer.action}, {(await ctx.sample('And?')).text}"
 
-    report = await replay_tool(server, "ask", on_elicit=lambda _params: accept(value=True))
+    report = await replayed(asking(ScriptedProvider([failure, "late"]), ask, resume="replay"))
     report.check()
-    assert report.result.text == "nobody, accept, late"
+    assert report.result.text == "accept, late"
     first, again = failures
     assert (first.kind, first.status, first.retry_after) == (again.kind, again.status, again.retry_after)
-    assert "secret" in str(first)
-    assert "secret" not in str(again)
+    assert ["secret" in str(each) for each in failures] == [True, False]
 
 
 async def test_another_question_does_not_get_the_failure_of_the_one_before() -> None:
-    failures = [ProviderError("no", kind=ProviderErrorKind.UNAVAILABLE) for _ in range(2)]
-    provider = ScriptedProvider([failures[0], failures[1]])
-    server = Server("s", sampling=provider)
     prompts = iter(["old", "new", "new", "new"])
 
-    @server.tool(resume="replay")
     async def ask(ctx: Context) -> str:
         with pytest.raises(ProviderError):
             await ctx.sample(next(prompts))
         return (await ctx.elicit("Sure?", bool)).action
 
-    report = await replay_tool(server, "ask", on_elicit=lambda _params: accept(value=True))
-    assert report.result.text == "accept"
+    provider = ScriptedProvider([ProviderError("no", kind=ProviderErrorKind.UNAVAILABLE) for _ in range(2)])
+    assert (await replayed(asking(provider, ask, resume="replay"))).result.text == "accept"
     assert len(provider.requests) == 2
 
 
@@ -227,11 +200,9 @@ class Hanging:
     """A provider whose API never answers."""
 
     def __init__(self) -> None:
-        self.started = trio.Event()
         self.ended = trio.Event()
 
     async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
-        self.started.set()
         try:
             await trio.sleep(math.inf)
         finally:
@@ -240,18 +211,15 @@ class Hanging:
 
 
 async def test_the_timeout_of_a_question_ends_the_request_of_the_provider(mode: str, autojump_clock: object) -> None:
-    provider = Hanging()
-    server = Server("s", sampling=provider)
-
-    @server.tool
     async def ask(ctx: Context) -> str:
         with pytest.raises(RequestTimeout):
             await ctx.sample("Who?", timeout=3)
         return f"{provider.ended.is_set()} {trio.current_time() - start}"
 
+    provider = Hanging()
     start = trio.current_time()
     with trio.fail_after(60):
-        assert await asked(server, mode, capabilities=NO_MODEL) == "True 3.0"
+        assert await asked(asking(provider, ask), mode, capabilities=NO_MODEL) == "True 3.0"
 
 
 class Late:
@@ -264,28 +232,22 @@ class Late:
         self.started.set()
         with suppress(trio.Cancelled):
             await trio.sleep_forever()
-        return CreateMessageResult(role="assistant", content=TextContent(text="late"), model="m")
+        return answer("late")
 
 
 async def test_an_answer_that_comes_after_the_timeout_is_dropped(mode: str, autojump_clock: object) -> None:
-    server = Server("s", sampling=Late())
-
-    @server.tool
     async def ask(ctx: Context) -> str:
         with pytest.raises(RequestTimeout):
             await ctx.sample("Who?", timeout=3)
         return f"{len(ctx.messages)}"
 
     with trio.fail_after(60):
-        assert await asked(server, mode, capabilities=NO_MODEL) == "0"
+        assert await asked(asking(Late(), ask), mode, capabilities=NO_MODEL) == "0"
 
 
 async def test_an_answer_that_comes_after_the_cancel_is_dropped(mode: str) -> None:
-    provider = Late()
-    server = Server("s", sampling=provider)
-    ended = trio.Event()
+    provider, ended = Late(), trio.Event()
 
-    @server.tool
     async def ask(ctx: Context) -> None:
         try:
             await ctx.sample("Who?")
@@ -296,7 +258,7 @@ async def test_an_answer_that_comes_after_the_cancel_is_dropped(mode: str) -> No
 
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(asked, server, mode, capabilities=NO_MODEL))
+            nursery.start_soon(partial(asked, asking(provider, ask), mode, capabilities=NO_MODEL))
             await provider.started.wait()
             nursery.cancel_scope.cancel()
         await ended.wait()
@@ -306,9 +268,8 @@ async def test_a_provider_without_an_answer_is_an_error_result_without_the_words
     mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = ProviderError("the API said: sk-live", kind=ProviderErrorKind.RATE_LIMITED, status=429)
-    result = await MockClient(era=mode, capabilities=NO_MODEL).call(
-        (asking(Server("s", sampling=ScriptedProvider([error]))), "ask")
-    )
+    client = MockClient(era=mode, capabilities=NO_MODEL)
+    result = await client.call((asking(ScriptedProvider([error])), "ask"))
     assert (result.is_error, result.text) == (True, error.public_text)
     assert "sk-live" not in result.text
     assert "sk-live" in caplog.text
@@ -317,32 +278,11 @@ async def test_a_provider_without_an_answer_is_an_error_result_without_the_words
 async def test_a_prompt_without_an_answer_fails_with_the_same_words(mode: str) -> None:
     error = ProviderError("the API said: sk-live", kind=ProviderErrorKind.TIMEOUT)
     server = Server("s", sampling=ScriptedProvider([error]))
-
-    @server.prompt
-    async def ask(ctx: Context) -> str:
-        return (await ctx.sample("Who?")).text
-
+    server.prompt(who)
     async with Client.connect(server, mode=mode) as client:
         with pytest.raises(PeerError) as caught:
-            await client.get_prompt("ask")
+            await client.get_prompt("who")
     assert error.public_text in str(caught.value)
-
-
-async def test_a_provider_whose_method_is_a_plain_function_is_named() -> None:
-    class Plain:
-        def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
-            return CreateMessageResult(role="assistant", content=TextContent(text="x"), model="m")
-
-    plain: Any = Plain()
-    server = Server("s", sampling=plain)
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        with pytest.raises(TypeError, match=r"Plain\.sample"):
-            await ctx.sample("Who?")
-        return "named"
-
-    assert await asked(server, capabilities=NO_MODEL) == "named"
 
 
 class Wrong:
@@ -355,30 +295,32 @@ class Wrong:
         return self.answer
 
 
-@pytest.mark.parametrize(
-    ("answer", "error"),
-    [
-        ("text", TypeError),
-        (None, TypeError),
-        (
-            CreateMessageResult(role="assistant", content=[ToolResultContent(tool_use_id="x", content=[])], model="m"),
-            ProviderError,
-        ),
-        (CreateMessageResult(role="assistant", content=[tool_use("a"), tool_use("a")], model="m"), ProviderError),
-        (CreateMessageResult(role="assistant", content=[tool_use("a")], model="m"), ProviderError),
-    ],
-    ids=["text", "none", "orphan", "twice", "not offered"],
-)
-async def test_an_error_of_a_wrong_provider_names_it(answer: object, error: type[Exception]) -> None:
-    server = Server("s", sampling=Wrong(answer))
+class Plain:
+    """A provider whose method is a plain function."""
 
-    @server.tool
+    def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
+        return answer("x")
+
+
+@pytest.mark.parametrize(
+    ("provider", "error", "named"),
+    [
+        (Plain(), TypeError, r"Plain\.sample"),
+        (Wrong("text"), TypeError, "Wrong"),
+        (Wrong(None), TypeError, "Wrong"),
+        (Wrong(answer([ToolResultContent(tool_use_id="x", content=[])])), ProviderError, "Wrong"),
+        (Wrong(answer([use("a", "a"), use("a", "a")])), ProviderError, "Wrong"),
+        (Wrong(answer([use("a")])), ProviderError, "Wrong"),
+    ],
+    ids=["plain", "text", "none", "orphan", "twice", "not offered"],
+)
+async def test_an_error_of_a_wrong_provider_names_it(provider: object, error: type[Exception], named: str) -> None:
     async def ask(ctx: Context) -> str:
-        with pytest.raises(error, match="Wrong"):
+        with pytest.raises(error, match=named):
             await ctx.sample("Who?")
         return "named"
 
-    assert await asked(server, capabilities=NO_MODEL) == "named"
+    assert await asked(asking(provider, ask), capabilities=NO_MODEL) == "named"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from scripted_model import answer, message, requests_of, results_in, texts_of, use
 from trio.testing import Sequencer
 
 from trio_mcp import Context, Server, ToolError, accept
@@ -17,15 +18,12 @@ from trio_mcp.server import BreakToolLoop
 from trio_mcp.testing import MockClient, SecondWorker, make_context, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     ClientCapabilities,
-    CreateMessageRequestParams,
     CreateMessageResult,
     SamplingCapability,
-    SamplingMessage,
     TextContent,
     Tool,
     ToolChoice,
     ToolResultContent,
-    ToolUseContent,
 )
 
 
@@ -34,49 +32,21 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-def text_message(role: Any, text: str) -> SamplingMessage:
-    return SamplingMessage(role=role, content=TextContent(text=text))
-
-
-def requests(client: MockClient) -> list[CreateMessageRequestParams]:
-    found = [question.params for question in client.questions]
-    return [params for params in found if isinstance(params, CreateMessageRequestParams)]
-
-
-def results_of(messages: Sequence[SamplingMessage]) -> list[ToolResultContent]:
-    """The results in the last message that has any."""
-    for message in reversed(messages):
-        blocks = message.content if isinstance(message.content, list) else [message.content]
-        found = [block for block in blocks if isinstance(block, ToolResultContent)]
-        if found:
-            return found
-    return []
-
-
-def texts(results: Sequence[ToolResultContent]) -> list[str]:
-    return ["".join(block.text for block in each.content if isinstance(block, TextContent)) for each in results]
-
-
-def used(tokens: tuple[int, int], *blocks: Any) -> CreateMessageResult:
-    usage = {"inputTokens": tokens[0], "outputTokens": tokens[1]}
-    return CreateMessageResult(role="assistant", content=list(blocks), model="m", meta={"usage": usage})
-
-
 # the rounds
 
 
 async def test_the_model_gets_the_results_of_its_calls_until_it_calls_none(mode: str) -> None:
-    last = used((20, 3), TextContent(text="3 and 7"))
+    last = answer("3 and 7", {"inputTokens": 20, "outputTokens": 3})
     client = MockClient(samples=[[tool_use("add", a=1, b=2), tool_use("add", a=3, b=4)], last], era=mode)
     async with client.context() as ctx:
         result = await ctx.run_tool_loop("Add.", [add], system_prompt="Be brief.", max_tokens=50)
     assert (result.text, result.ended_by, result.iterations, result.value) == ("3 and 7", "answer", 2, None)
-    first, second = requests(client)
-    assert first.messages == [text_message("user", "Add.")]
+    first, second = requests_of(client)
+    assert first.messages == [message("user", "Add.")]
     assert [tool.name for tool in first.tools or []] == ["add"] == [tool.name for tool in second.tools or []]
     assert (first.system_prompt, first.max_tokens) == ("Be brief.", 50)
-    assert [each.tool_use_id for each in results_of(second.messages)] == ["add_1", "add_2"]
-    assert texts(results_of(second.messages)) == ["3", "7"]
+    assert [each.tool_use_id for each in results_in(second.messages)] == ["add_1", "add_2"]
+    assert texts_of(results_in(second.messages)) == ["3", "7"]
     assert [message.role for message in result.messages] == ["user", "assistant", "user", "assistant"]
     assert (result.usage.input_tokens, result.usage.output_tokens) == (20, 3)
 
@@ -85,7 +55,7 @@ async def test_a_prompt_of_several_blocks_is_no_conversation() -> None:
     client = MockClient(samples=["a cat"])
     async with client.context() as ctx:
         await ctx.run_tool_loop(["What is", TextContent(text="this?")], [add])
-    (asked,) = requests(client)
+    (asked,) = requests_of(client)
     assert [message.content for message in asked.messages] == [[TextContent(text="What is"), TextContent(text="this?")]]
 
 
@@ -95,7 +65,7 @@ async def test_the_last_round_has_no_tools(mode: str) -> None:
     async with client.context() as ctx:
         result = await ctx.run_tool_loop("Add.", [add], max_iterations=3, tool_choice="required")
     assert (result.text, result.ended_by, result.iterations) == ("enough", "limit", 3)
-    choices = [(params.tools is not None, params.tool_choice) for params in requests(client)]
+    choices = [(params.tools is not None, params.tool_choice) for params in requests_of(client)]
     assert choices == [
         (True, ToolChoice(mode="required")),
         (True, ToolChoice(mode="auto")),
@@ -124,12 +94,12 @@ async def test_a_prompt_continues_the_conversation_with_all_messages_of_the_loop
 
 
 async def test_given_messages_are_not_stored() -> None:
-    given = [text_message("user", "Add.")]
+    given = [message("user", "Add.")]
     async with make_context(samples=["3", "3"]) as ctx:
         result = await ctx.run_tool_loop(given, [add])
         await ctx.run_tool_loop(None, [add], messages=given)
         assert ctx.messages == ()
-    assert result.messages == (given[0], text_message("assistant", "3"))
+    assert result.messages == (given[0], message("assistant", "3"))
 
 
 async def test_a_loop_continues_from_the_results_that_were_added() -> None:
@@ -144,14 +114,8 @@ async def test_a_loop_continues_from_the_results_that_were_added() -> None:
 
 
 async def test_a_failed_loop_adds_nothing() -> None:
-    async with make_context(
-        samples=[
-            tool_use("add", a=1, b=2),
-            CreateMessageResult.model_validate(
-                {"role": "user", "content": {"type": "tool_result", "toolUseId": "x", "content": []}, "model": "m"}
-            ),
-        ]
-    ) as ctx:
+    samples = [tool_use("add", a=1, b=2), answer(ToolResultContent(tool_use_id="x", content=[]))]
+    async with make_context(samples=samples) as ctx:
         with pytest.raises(MalformedAnswer):
             await ctx.run_tool_loop("Add.", [add])
         assert ctx.messages == ()
@@ -179,9 +143,9 @@ async def test_failures_are_error_results_that_the_model_reads(mode: str, caplog
     async with client.context() as ctx:
         result = await ctx.run_tool_loop("Try.", [add, refuse, crash])
     assert result.text == "well"
-    results = results_of(requests(client)[1].messages)
+    results = results_in(requests_of(client)[1].messages)
     assert [each.is_error for each in results] == [True, True, True, True, True, None]
-    refused, crashed, wrong, unknown_argument, unknown, fine = texts(results)
+    refused, crashed, wrong, unknown_argument, unknown, fine = texts_of(results)
     assert refused == "not on Sundays"
     assert "swordfish" not in crashed
     assert "swordfish" in caplog.text
@@ -208,14 +172,13 @@ async def test_calls_run_concurrently_and_their_results_are_in_the_order_of_the_
     with trio.fail_after(5):
         async with client.context() as ctx:
             await ctx.run_tool_loop("Go.", [slow, fast])
-    assert texts(results_of(requests(client)[1].messages)) == ["slow", "fast"]
+    assert texts_of(results_in(requests_of(client)[1].messages)) == ["slow", "fast"]
 
 
 async def test_a_tool_may_ask_the_user_and_the_model(mode: str) -> None:
     async def choose(ctx: Context) -> str:
-        answer = await ctx.elicit("Which?", int)
-        assert answer.action == "accept"
-        return f"{answer.content}, {(await ctx.sample('A word?')).text}"
+        chosen = await ctx.elicit.strict("Which?", int)
+        return f"{chosen}, {(await ctx.sample('A word?')).text}"
 
     client = MockClient(
         elicits=[1, 2], samples=[[tool_use("choose"), tool_use("choose")], "red", "red", "done"], era=mode
@@ -224,7 +187,7 @@ async def test_a_tool_may_ask_the_user_and_the_model(mode: str) -> None:
         result = await ctx.run_tool_loop("Go.", [choose])
         assert len(ctx.messages) == 4
     assert result.text == "done"
-    assert sorted(texts(results_of(result.messages))) == ["1, red", "2, red"]
+    assert sorted(texts_of(results_in(result.messages))) == ["1, red", "2, red"]
 
 
 # how it ends
@@ -250,10 +213,10 @@ async def test_a_tool_ends_the_loop_with_a_value_and_cancels_the_other_calls(mod
             assert ctx.messages == result.messages
     assert (result.text, result.value, result.ended_by, result.iterations) == ("found", {"flight": "TP3"}, "break", 1)
     assert ended == ["wait"]
-    results = results_of(result.messages)
+    results = results_in(result.messages)
     assert [each.tool_use_id for each in results] == ["wait_1", "find_2", "add_3"]
     assert results[0].is_error
-    assert texts(results)[1] == "found"
+    assert texts_of(results)[1] == "found"
 
 
 @pytest.mark.parametrize(("value", "text"), [("all", "all"), (None, "A tool has ended the loop."), ([1, 2], "[1,2]")])
@@ -316,7 +279,7 @@ async def test_a_client_without_tools_is_asked_nothing() -> None:
         (("Go.", "add"), {}, TypeError),
         (("Go.", [Tool(name="t", input_schema={"type": "object"})]), {}, TypeError),
         ((None, [add]), {}, TypeError),
-        (("Go.", [add]), {"messages": [text_message("user", "Go.")]}, TypeError),
+        (("Go.", [add]), {"messages": [message("user", "Go.")]}, TypeError),
         (("Go.", [add]), {"max_iterations": 0}, ValueError),
         (("Go.", [add]), {"tool_choice": "any"}, ValueError),
         (("Go.", [add]), {"timeout": -1}, ValueError),
@@ -347,21 +310,14 @@ async def test_the_budget_of_a_tool_is_a_part_of_that_of_its_caller() -> None:
     async def think(ctx: Context) -> str:
         return (await ctx.sample("Think.")).text
 
-    call = tool_use("think")
-    samples = [
-        used((5, 5), ToolUseContent(id="x", name="think", input={})),
-        used((8, 8), TextContent(text="hm")),
-        "done",
-    ]
-    client = MockClient(samples=samples)
+    samples = [answer(use("think"), {"totalTokens": 10}), answer("hm", {"totalTokens": 16}), "done"]
 
     @server.tool
     async def lead(ctx: Context) -> str:
         result = await ctx.run_tool_loop("Go.", ["think"])
-        return texts(results_of(result.messages))[0]
+        return texts_of(results_in(result.messages))[0]
 
-    assert "10 tokens" in (await client.call((server, "lead"))).text
-    assert call.name == "think"
+    assert "10 tokens" in (await MockClient(samples=samples).call((server, "lead"))).text
 
 
 async def test_a_loop_whose_calls_would_nest_too_deep_runs_none() -> None:
@@ -381,11 +337,7 @@ async def test_a_loop_whose_calls_would_nest_too_deep_runs_none() -> None:
 
 def numbered(index: int, blocks: Sequence[Any]) -> CreateMessageResult:
     """An answer whose tool uses have ids that no other answer has."""
-    named = [
-        each.model_copy(update={"id": f"{index}-{place}"}) if isinstance(each, ToolUseContent) else each
-        for place, each in enumerate(blocks)
-    ]
-    return CreateMessageResult(role="assistant", content=named, model="m")
+    return answer([each.model_copy(update={"id": f"{index}-{place}"}) for place, each in enumerate(blocks)])
 
 
 def replayable(effects: list[str], provider: ScriptedProvider | None = None) -> Server:
@@ -399,9 +351,9 @@ def replayable(effects: list[str], provider: ScriptedProvider | None = None) -> 
 
     @server.tool
     async def confirm(what: str, ctx: Context) -> str:
-        answer = await ctx.elicit(f"{what}?", bool)
+        sure = await ctx.elicit.strict(f"{what}?", bool)
         effects.append(f"confirmed {what}")
-        return str(answer.action == "accept" and answer.content)
+        return str(sure)
 
     @server.tool
     async def stop(text: str) -> str:
@@ -422,9 +374,8 @@ async def test_a_replay_runs_no_call_again_that_has_ended() -> None:
     rounds = [
         [tool_use("note", text="a"), tool_use("confirm", what="x"), tool_use("note", text="b")],
         [tool_use("note", text="c")],
-        [TextContent(text="end")],
     ]
-    provider = ScriptedProvider([numbered(index, blocks) for index, blocks in enumerate(rounds)])
+    provider = ScriptedProvider([*(numbered(index, blocks) for index, blocks in enumerate(rounds)), "end"])
     report = await replay_tool(replayable(effects, provider), "lead", on_elicit=lambda _params: accept(value=True))
     report.check()
     assert report.result.text == "end, answer, 3, None, accept"
@@ -451,4 +402,4 @@ async def test_a_loop_continues_in_another_process_where_its_tool_has_asked() ->
     )
     assert (await client.call((replayable(effects), "lead"))).text == "end, answer, 2, None, accept"
     assert effects == ["a", "confirmed x"]
-    assert len(requests(client)) == 2
+    assert len(requests_of(client)) == 2
