@@ -113,18 +113,34 @@ async def test_middleware_runs_around_the_calls_of_registered_tools(mode: str) -
     assert seen == [("lead", {}), ("echo", {"text": "x"})]
 
 
-async def test_the_timeout_of_a_tool_is_an_error_result(mode: str, autojump_clock: object) -> None:
+async def hang() -> str:
+    await trio.sleep(math.inf)
+    return ""
+
+
+async def write() -> str:
+    raise AssertionError("it must not run")
+
+
+async def big() -> str:
+    return "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "named"),
+    [(hang, {"timeout": 3}, "3 seconds"), (write, {"scopes": {"write"}}, "write"), (big, {"max_result": 4096}, "xxx")],
+    ids=["timeout", "scopes", "max_result"],
+)
+async def test_what_an_option_of_a_tool_limits_is_limited_in_a_loop(
+    function: Any, options: Any, named: str, mode: str, autojump_clock: object
+) -> None:
     server = Server("s")
-
-    @server.tool(timeout=3)
-    async def hang() -> str:
-        await trio.sleep(math.inf)
-        return ""
-
+    server.add_tool(function, **options)
     start = trio.current_time()
-    (text,) = await led(leading(server, hang), tool_use("hang"), era=mode)
-    assert "3 seconds" in text
-    assert trio.current_time() - start == 3
+    (text,) = await led(leading(server, function), tool_use(function.__name__), era=mode)
+    assert named in text
+    assert len(text) < 4096
+    assert trio.current_time() - start == options.get("timeout", 0)
 
 
 async def test_the_limit_of_a_tool_holds_among_the_calls_of_a_loop(mode: str) -> None:
@@ -161,18 +177,15 @@ async def test_a_parked_call_gives_back_the_places_of_the_tools_in_its_loop() ->
     async def ask(ctx: Context) -> str:
         return (await ctx.elicit("?", int)).action
 
-    leading(server, ask)
-    async with trio.open_nursery() as nursery:
-        asked = trio.Event()
+    asked = trio.Event()
 
-        async def wait_for_the_other(_params: object) -> int:
-            asked.set()
-            assert (await MockClient(elicits=[2]).call((server, "ask"))).text == "accept"
-            return 1
+    async def wait_for_the_other(_params: object) -> int:
+        asked.set()
+        assert (await MockClient(elicits=[2]).call((server, "ask"))).text == "accept"
+        return 1
 
-        with trio.fail_after(5):
-            assert await led(server, tool_use("ask"), elicits=[wait_for_the_other]) == ["accept"]
-        nursery.cancel_scope.cancel()
+    with trio.fail_after(5):
+        assert await led(leading(server, ask), tool_use("ask"), elicits=[wait_for_the_other]) == ["accept"]
     assert asked.is_set()
 
 
@@ -195,33 +208,11 @@ async def test_a_tool_that_is_hidden_from_the_caller_is_not_offered() -> None:
         assert ("for ann" in result.text) is (principal == "ann")
 
 
-async def test_a_tool_whose_scopes_the_caller_lacks_is_an_error_result() -> None:
-    server = Server("s")
-
-    @server.tool(scopes={"write"})
-    async def write() -> str:
-        raise AssertionError("it must not run")
-
-    (text,) = await led(leading(server, write), tool_use("write"))
-    assert "write" in text
-
-
 async def test_a_function_may_have_provided_parameters() -> None:
     async def query(text: str, db: Annotated[str, Provide(connect)]) -> str:
         return f"{text} in {db}"
 
     assert await led(leading(Server("s"), query), tool_use("query", text="x")) == ["x in db"]
-
-
-async def test_a_result_that_is_too_large_is_a_preview() -> None:
-    server = Server("s")
-
-    @server.tool(max_result=4096)
-    async def big() -> str:
-        return "x" * 10_000
-
-    (text,) = await led(leading(server, big), tool_use("big"))
-    assert len(text) < 4096
 
 
 async def test_a_failed_model_of_a_tool_is_an_error_result_without_the_words_of_its_api(
@@ -254,14 +245,9 @@ def library() -> Server:
 
 
 async def test_the_tools_of_a_client_are_offered_and_called(mode: str) -> None:
+    uses = [tool_use("lend", title="Emma"), unchecked_tool_use("burn", title="Emma"), unchecked_tool_use("lend")]
     async with Client.connect(library()) as remote:
-        mock = MockClient(
-            samples=[
-                [tool_use("lend", title="Emma"), unchecked_tool_use("burn", title="Emma"), unchecked_tool_use("lend")],
-                "done",
-            ],
-            era=mode,
-        )
+        mock = MockClient(samples=[uses, "done"], era=mode)
         async with mock.context() as ctx:
             result = await ctx.run_tool_loop("Go.", [remote])
     assert offered(mock) == ["lend", "burn"]
@@ -383,28 +369,20 @@ async def test_a_replay_calls_another_server_once() -> None:
 
 
 async def test_a_cancelled_loop_cancels_the_call_of_another_server() -> None:
-    remote_server, events = Server("remote"), []
+    remote_server = Server("remote")
     started, ended = trio.Event(), trio.Event()
 
     @remote_server.tool
-    async def hang() -> str:
+    async def hang() -> None:
         started.set()
         try:
             await trio.sleep(math.inf)
         finally:
-            events.append("ended")
             ended.set()
-        return ""
 
     async with connected(remote_server) as remote:
-        server = leading(Server("s"), remote)
         async with trio.open_nursery() as nursery:
-
-            async def call() -> None:
-                await MockClient(samples=[tool_use("hang")]).call((server, "lead"))
-
-            nursery.start_soon(call)
+            nursery.start_soon(led, leading(Server("s"), remote), tool_use("hang"))
             await started.wait()
             nursery.cancel_scope.cancel()
         await ended.wait()
-    assert events == ["ended"]

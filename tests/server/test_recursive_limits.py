@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import trio
+from scripted_model import results_in, texts_of
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.testing import MockClient, tool_use
-from trio_mcp.types import CreateMessageRequestParams, SamplingMessage, TextContent, ToolResultContent
-
-
-def result_texts(messages: tuple[SamplingMessage, ...]) -> list[str]:
-    blocks = [
-        block
-        for message in messages
-        for block in (message.content if isinstance(message.content, list) else [message.content])
-    ]
-    results = [block for block in blocks if isinstance(block, ToolResultContent)]
-    return [each.text for result in results for each in result.content if isinstance(each, TextContent)]
-
-
-def depth(params: CreateMessageRequestParams) -> int:
-    block = params.messages[0].content
-    return int(block.text)
+from trio_mcp.types import CreateMessageRequestParams
 
 
 def recursive(limit: int, depths: int) -> Server:
@@ -34,14 +20,14 @@ def recursive(limit: int, depths: int) -> Server:
         if at == depths:
             return "bottom"
         found = await ctx.run_tool_loop(str(at + 1), ["dig"])
-        return result_texts(found.messages)[0]
+        return texts_of(results_in(found.messages))[0]
 
     return server
 
 
 def digger(era: str, **options: object) -> MockClient:
     def model(params: CreateMessageRequestParams) -> object:
-        return "done" if len(params.messages) > 1 else tool_use("dig", at=depth(params))
+        return "done" if len(params.messages) > 1 else tool_use("dig", at=int(params.messages[0].content.text))
 
     return MockClient(samples=model, era=era, **options)  # type: ignore[arg-type]
 
@@ -86,7 +72,7 @@ async def test_resumed_calls_do_not_wait_for_a_place_while_they_hold_one_of_the_
             return "held"
         if at == 1:
             return (await ctx.elicit("?", int)).action
-        return result_texts((await ctx.run_tool_loop("1", ["dig"])).messages)[0]
+        return texts_of(results_in((await ctx.run_tool_loop("1", ["dig"])).messages))[0]
 
     async def answer(_params: object) -> int:
         nonlocal parked

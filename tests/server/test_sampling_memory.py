@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import trio
-from scripted_model import answer, results_in
+from scripted_model import ScriptedModel, results_in
 
 from trio_mcp import Context, Server, ServiceOptions
 from trio_mcp.errors import LimitExceeded
@@ -14,20 +13,17 @@ from trio_mcp.session import MemoryBudget
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import (
     ClientCapabilities,
-    CreateMessageRequestParams,
-    CreateMessageResult,
 )
 
 LARGE = 300_000
 ROUNDS = 3
 
 
-class Own:
+class Own(ScriptedModel):
     """A model of the server that gives long answers."""
 
-    async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
-        await trio.lowlevel.checkpoint()
-        return answer("x" * LARGE)
+    def __init__(self) -> None:
+        super().__init__(*["x" * LARGE] * ROUNDS)
 
 
 def sampling(total: int, drawn: list[int], provider: Own | None = None) -> Server:

@@ -5,12 +5,12 @@ Anything else is an error: in a conversation with a model where it comes from, n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import pytest
-import trio
+from scripted_model import ScriptedModel, message, requests_of, results_in, texts_of, use
 
 from trio_mcp import Client, Context, Server, ToolError
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
@@ -21,14 +21,10 @@ from trio_mcp.testing import MockClient, make_context, tool_use, unchecked_tool_
 from trio_mcp.types import (
     CallToolResult,
     ClientCapabilities,
-    CreateMessageRequestParams,
-    CreateMessageResult,
     PromptMessage,
     ResourceLink,
-    SamplingMessage,
     TextContent,
     ToolResultContent,
-    ToolUseContent,
 )
 
 
@@ -54,44 +50,37 @@ async def measure() -> CallToolResult:
     return CallToolResult(content=[], structured_content={"height": float("inf")})
 
 
-def last_result(messages: Sequence[SamplingMessage]) -> ToolResultContent:
-    content = messages[-1].content
-    assert isinstance(content, Sequence)
-    (result,) = content
-    assert isinstance(result, ToolResultContent)
-    return result
+def leading(body: Callable[[Context], Awaitable[object]], resume: Any) -> Server:
+    """A server whose tool `lead` has this body."""
+    server = Server("s")
+    server.add_tool(body, name="lead", resume=resume)
+    return server
+
+
+def looping(function: Any, resume: Any) -> Server:
+    """A server whose tool lets the model call a function."""
+
+    async def lead(ctx: Context) -> str:
+        return (await ctx.run_tool_loop("Go.", [function])).text
+
+    return leading(lead, resume)
 
 
 @pytest.mark.parametrize("resume", ["parked", "replay"])
 @pytest.mark.parametrize("function", [link_file, measure])
 async def test_the_result_of_a_tool_in_a_loop_is_an_error_for_the_model(function: Any, resume: Any, mode: str) -> None:
-    server = Server("s")
-
-    @server.tool(resume=resume)
-    async def lead(ctx: Context) -> str:
-        return (await ctx.run_tool_loop("Go.", [function])).text
-
     client = MockClient(samples=[tool_use(function.__name__), "sorry"], era=mode)
-    assert (await client.call((server, "lead"))).text == "sorry"
-    params = client.questions[1].params
-    result = last_result(params.messages)
+    assert (await client.call((looping(function, resume), "lead"))).text == "sorry"
+    (result,) = results_in(requests_of(client)[1].messages)
     assert result.is_error
-    assert isinstance(result.content[0], TextContent)
     assert function.__name__ in result.content[0].text
 
 
 @pytest.mark.parametrize("resume", ["parked", "replay"])
 async def test_the_text_of_a_tool_in_a_loop_is_shown_to_the_model(resume: Any, mode: str) -> None:
-    server = Server("s")
-
-    @server.tool(resume=resume)
-    async def lead(ctx: Context) -> str:
-        return (await ctx.run_tool_loop("Go.", [list_files])).text
-
     client = MockClient(samples=[tool_use("list_files"), "fine"], era=mode)
-    assert (await client.call((server, "lead"))).text == "fine"
-    params = client.questions[1].params
-    assert last_result(params.messages).content == [TextContent(text="a.txt \ufffd.txt")]
+    assert (await client.call((looping(list_files, resume), "lead"))).text == "fine"
+    assert texts_of(results_in(requests_of(client)[1].messages)) == ["a.txt \ufffd.txt"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +100,7 @@ async def test_a_text_that_is_added_is_shown() -> None:
     async with make_context(samples=[unchecked_tool_use("f")]) as ctx:
         answer = await ctx.sample("Go.", tools=[list_files])
         ctx.add_tool_results({answer.tool_calls[0].id: LONE})
-        assert last_result(ctx.messages).content == [TextContent(text="\ufffd")]
+        assert texts_of(results_in(ctx.messages)) == ["\ufffd"]
 
 
 def test_the_text_of_a_break_is_shown_and_its_value_has_to_be_json() -> None:
@@ -122,20 +111,11 @@ def test_the_text_of_a_break_is_shown_and_its_value_has_to_be_json() -> None:
 
 @pytest.mark.parametrize(
     "block",
-    [
-        ToolUseContent(id="1", name="f", input={"x": LONE}),
-        ToolUseContent(id="1", name="f", input={"x": float("nan")}),
-        TextContent(text="x", meta={"x": float("inf")}),
-    ],
+    [use("f", x=LONE), use("f", x=float("nan")), TextContent(text="x", meta={"x": float("inf")})],
     ids=["argument", "number", "meta"],
 )
 async def test_an_answer_of_the_provider_is_malformed(block: Any, mode: str) -> None:
-    class Odd:
-        async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
-            await trio.lowlevel.checkpoint()
-            return CreateMessageResult(role="assistant", content=block, model="m")
-
-    server = Server("s", sampling=Odd())
+    server = Server("s", sampling=ScriptedModel(block))
 
     @server.tool(resume="replay")
     async def ask(ctx: Context) -> str:
@@ -173,9 +153,7 @@ async def test_an_option_is_refused_by_the_call_itself(options: Any, error: type
 
 ASKS: list[Callable[[Context], Awaitable[object]]] = [
     lambda ctx: ctx.sample([TextContent(text="x", meta={"x": float("inf")}), "Go."]),
-    lambda ctx: ctx.sample(
-        messages=[SamplingMessage(role="user", content=TextContent(text="x", meta={"x": float("inf")}))]
-    ),
+    lambda ctx: ctx.sample(messages=[message("user", TextContent(text="x", meta={"x": float("inf")}))]),
     lambda ctx: ctx.sample("Go.", metadata={"x": float("nan")}),
     lambda ctx: ctx.run_tool_loop("Go.", [], metadata={"x": float("inf")}),
 ]
@@ -186,22 +164,19 @@ ASKS: list[Callable[[Context], Awaitable[object]]] = [
 async def test_a_question_is_an_error_in_the_body_that_asks_and_its_siblings_go_on(
     ask: Any, resume: Any, mode: str
 ) -> None:
-    server = Server("s")
+    async def fail(branch: Context) -> str:
+        with pytest.raises((LocalProtocolError, ValueError), match=r"inf|NaN|nan|JSON"):
+            await ask(branch)
+        return (await branch.sample("And then?")).text
 
-    @server.tool(resume=resume)
+    async def other(branch: Context) -> str:
+        return (await branch.sample("Who?")).text
+
     async def lead(ctx: Context) -> str:
-        async def fail(branch: Context) -> str:
-            with pytest.raises((LocalProtocolError, ValueError), match=r"inf|NaN|nan|JSON"):
-                await ask(branch)
-            return (await branch.sample("And then?")).text
-
-        async def other(branch: Context) -> str:
-            return (await branch.sample("Who?")).text
-
         return " ".join(await ctx.branch_all(fail, other))
 
     client = MockClient(samples=["fine", "fine"], era=mode)
-    assert (await client.call((server, "lead"))).text == "fine fine"
+    assert (await client.call((leading(lead, resume), "lead"))).text == "fine fine"
 
 
 SHOWN: list[tuple[str, Callable[[Context], Awaitable[object]]]] = [
@@ -218,29 +193,19 @@ SHOWN: list[tuple[str, Callable[[Context], Awaitable[object]]]] = [
 async def test_the_text_of_a_question_is_shown(
     kind: str, ask: Any, resume: Any, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = Server("s")
-
-    @server.tool(resume=resume)
     async def lead(ctx: Context) -> str:
         await ask(ctx)
         return "asked"
 
     client = MockClient(samples=["fine"] * (kind == "sample"), elicits=["fine"] * (kind == "elicit"), era=mode)
-    assert (await client.call((server, "lead"))).text == "asked"
+    assert (await client.call((leading(lead, resume), "lead"))).text == "asked"
     assert "\ufffd" in str(client.questions[0].params)
     assert "surrogate" in caplog.text
 
 
 async def test_a_model_of_the_server_gets_and_gives_text_that_is_shown() -> None:
-    got: list[CreateMessageRequestParams] = []
-
-    class Broken:
-        async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
-            await trio.lowlevel.checkpoint()
-            got.append(request)
-            return CreateMessageResult(role="assistant", content=TextContent(text=LONE), model="m")
-
-    server = Server("s", sampling=Broken())
+    model = ScriptedModel(LONE)
+    server = Server("s", sampling=model)
 
     @server.tool
     async def ask(ctx: Context) -> str:
@@ -248,7 +213,7 @@ async def test_a_model_of_the_server_gets_and_gives_text_that_is_shown() -> None
 
     client = MockClient(capabilities=ClientCapabilities())
     assert (await client.call((server, "ask"))).text == "\ufffd"
-    assert "\ufffd" in str(got[0].messages)
+    assert "\ufffd" in str(model.asked[0].messages)
 
 
 def shown_server() -> Server:
