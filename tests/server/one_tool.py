@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from peer import text_of
-from talk import Json, Talk, talk_to
+from talk import Json, Legacy, Talk, play, talk_to
 
 from trio_mcp import Server
 
@@ -46,3 +46,16 @@ async def failure_of(function: Function, arguments: Json | None = None, **option
     result = await result_of(function, arguments, **options)
     assert result.get("isError"), result
     return text_of(result)
+
+
+async def answered(function: Function, era: type[Legacy], *answers: Json, **options: Any) -> tuple[str, list[Json]]:
+    """Call the function as a tool, and answer each of its questions; return the text of the result, and what was asked."""
+    server = Server("tester")
+    server.add_tool(function, name="tool", **options)
+    asked: list[Json] = []
+    async with play(server, era) as player:
+        await player.call("tool")
+        for answer in answers:
+            asked.append(await player.question())
+            await player.answer(answer)
+        return await player.text(), asked

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 import trio
 from naming import naming, unnamed
+from one_tool import answered, success_of
 from pydantic import BaseModel, Field
 from talk import DECLINE, DISMISS, Json, Legacy, accept, offering, play, session_with, talk_to
 from trio.testing import MockClock
@@ -51,27 +52,13 @@ PICK = Elicit("pick", int, context=Board)
 SEAT = Elicit("seat", Seat)
 
 
-async def answer_to(era: type[Legacy], schema: object, **content: Any) -> str:
-    """What a tool reads of an accepted form."""
-
-    async def tool(ctx: Context) -> str:
-        answer = await ctx.elicit("?", schema)
-        assert answer.action == "accept"
-        return repr(answer.content)
-
-    async with play(offering(tool), era) as player:
-        await player.call("tool")
-        await player.question()
-        await player.answer(accept(**content))
-        return await player.text()
-
-
 # schemas
 
 
 @pytest.mark.parametrize(
     ("schema", "content", "expected"),
     [
+        (int, {"value": 3}, 3),
         (Seat, {"row": 3}, Seat(3)),
         (Meal, {"dish": "fish"}, {"dish": "fish"}),
         (["low", "high"], {"value": "high"}, "high"),
@@ -84,7 +71,16 @@ async def answer_to(era: type[Legacy], schema: object, **content: Any) -> str:
     ids=str,
 )
 async def test_each_kind_of_schema_has_its_value(era: type[Legacy], schema: Any, content: Json, expected: Any) -> None:
-    assert await answer_to(era, schema, **content) == repr(expected)
+    async def read(ctx: Context) -> str:
+        answer = await ctx.elicit("?", schema)
+        assert answer.action == "accept"
+        return repr(answer.content)
+
+    async def strict(ctx: Context) -> str:
+        return repr(await ctx.elicit.strict("?", schema))
+
+    for tool in (read, strict):
+        assert (await answered(tool, era, accept(**content)))[0] == repr(expected)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +106,8 @@ async def test_without_a_schema_the_user_only_confirms(era: type[Legacy]) -> Non
     async def tool(ctx: Context) -> str:
         return (await ctx.elicit("Delete everything?")).action
 
-    async with play(offering(tool), era) as player:
-        await player.call("tool")
-        assert (await player.question())["requestedSchema"]["properties"] == {}
-        await player.answer({"action": "accept"})  # without content
-        assert await player.text() == "accept"
+    text, (asked,) = await answered(tool, era, {"action": "accept"})  # without content
+    assert (text, asked["requestedSchema"]["properties"]) == ("accept", {})
 
 
 @pytest.mark.parametrize(
@@ -138,17 +131,6 @@ async def test_a_multiple_choice_is_refused_where_the_revision_has_none(schema: 
 # strict
 
 
-async def test_strict_returns_the_content(era: type[Legacy]) -> None:
-    async def tool(ctx: Context) -> str:
-        return f"{await ctx.elicit.strict('How many?', int) + 1}"
-
-    async with play(offering(tool), era) as player:
-        await player.call("tool")
-        await player.question()
-        await player.answer(accept(value=3))
-        assert await player.text() == "4"
-
-
 @pytest.mark.parametrize(("answer", "error"), [(DECLINE, ElicitationDeclined), (DISMISS, ElicitationCancelled)])
 async def test_strict_raises_what_the_user_chose_instead(
     era: type[Legacy], answer: Json, error: type[Exception]
@@ -161,55 +143,43 @@ async def test_strict_raises_what_the_user_chose_instead(
     async def lets_through(ctx: Context) -> str:
         return f"{await ctx.elicit.strict('How many?', int)}"
 
-    async with play(offering(catches, lets_through), era) as player:
-        for name in ("catches", "lets_through"):
-            await player.call(name)
-            await player.question()
-            await player.answer(answer)
-            text = await (player.text() if name == "catches" else player.failure())
-            assert unnamed(text, "caught" if name == "catches" else "How many?") == []
+    assert (await answered(catches, era, answer))[0] == "caught"
+    async with play(offering(lets_through), era) as player:
+        await player.call("lets_through")
+        await player.question()
+        await player.answer(answer)
+        assert unnamed(await player.failure(), "How many?") == []
 
 
 # with_retry
 
 
-async def play_answers(era: type[Legacy], tool: Any, *answers: Json) -> tuple[str, list[str]]:
-    """Answer each question in turn; return the text of the result and the texts that were asked."""
-    asked: list[str] = []
-    async with play(offering(tool), era) as player:
-        await player.call("tool")
-        for answer in answers:
-            asked.append((await player.question())["message"])
-            await player.answer(answer)
-        return await player.text(), asked
-
-
-async def test_a_user_who_declines_is_asked_again_until_the_attempts_are_used_up(era: type[Legacy]) -> None:
+@pytest.mark.parametrize(
+    ("answers", "action"),
+    [([DECLINE, DECLINE, DECLINE], "decline"), ([DECLINE, accept(value=3)], "accept"), ([DECLINE, DISMISS], "cancel")],
+    ids=["until the attempts are used up", "until he accepts", "until he closes the question"],
+)
+async def test_a_user_who_declines_is_asked_again(era: type[Legacy], answers: list[Json], action: str) -> None:
     async def tool(ctx: Context) -> str:
         return (await ctx.elicit.with_retry("How many?", int)).action
 
-    assert await play_answers(era, tool, DECLINE, DECLINE, DECLINE) == ("decline", ["How many?"] * 3)
-    assert (await play_answers(era, tool, DECLINE, accept(value=3)))[0] == "accept"
+    text, asked = await answered(tool, era, *answers)
+    assert (text, [each["message"] for each in asked]) == (action, ["How many?"] * len(answers))
 
 
-async def test_a_user_who_closed_the_question_is_not_asked_again(era: type[Legacy]) -> None:
-    async def tool(ctx: Context) -> str:
-        return (await ctx.elicit.with_retry("How many?", int)).action
-
-    assert (await play_answers(era, tool, DECLINE, DISMISS))[0] == "cancel"
-
-
-@pytest.mark.parametrize(("on_decline", "outcome"), [("return", "decline"), ("error", "raised"), ("retry", "decline")])
-async def test_what_follows_a_decline_is_the_authors_choice(era: type[Legacy], on_decline: Any, outcome: str) -> None:
+@pytest.mark.parametrize(
+    ("on_decline", "outcome", "asked"), [("return", "decline", 1), ("error", "raised", 1), ("retry", "decline", 2)]
+)
+async def test_what_follows_a_decline_is_the_authors_choice(
+    era: type[Legacy], on_decline: Any, outcome: str, asked: int
+) -> None:
     async def tool(ctx: Context) -> str:
         try:
             return (await ctx.elicit.with_retry("How many?", int, max_attempts=2, on_decline=on_decline)).action
         except ElicitationDeclined:
             return "raised"
 
-    text, asked = await play_answers(era, tool, *([DECLINE] * (2 if on_decline == "retry" else 1)))
-    assert text == outcome
-    assert asked
+    assert (await answered(tool, era, *[DECLINE] * asked))[0] == outcome
 
 
 async def test_invalid_answers_count_as_attempts_and_the_last_one_is_raised(era: type[Legacy]) -> None:
@@ -218,9 +188,9 @@ async def test_invalid_answers_count_as_attempts_and_the_last_one_is_raised(era:
             await ctx.elicit.with_retry("How many?", int, max_attempts=2)
         return "raised"
 
-    text, asked = await play_answers(era, tool, accept(value="many"), accept(value="lots"))
-    assert (text, asked[0]) == ("raised", "How many?")
-    assert "could not be used" in asked[1]
+    text, (first, second) = await answered(tool, era, accept(value="many"), accept(value="lots"))
+    assert (text, first["message"]) == ("raised", "How many?")
+    assert "could not be used" in second["message"]
 
 
 async def test_the_timeout_is_for_all_attempts(autojump_clock: MockClock) -> None:
@@ -262,43 +232,31 @@ async def test_no_form_of_asking_gets_past_a_branch_that_may_not() -> None:
 # keyed questions
 
 
-def keyed_server() -> Server:
-    server = Server("keyed")
-
-    @server.tool(elicits=[PICK, SEAT])
-    async def play_game(ctx: Context) -> str:
-        pick = await ctx.elicit("Your move?", PICK, context=BOARD)
-        assert pick.action == "accept"
-        assert pick.context is BOARD
-        seat = await ctx.elicit("Which seat?", SEAT)
-        assert seat.action == "accept"
-        assert seat.context is None
-        return f"{pick.content} {seat.content.row}"
-
-    return server
+async def play_game(ctx: Context) -> str:
+    pick = await ctx.elicit("Your move?", PICK, context=BOARD)
+    assert pick.action == "accept"
+    assert pick.context is BOARD
+    seat = await ctx.elicit("Which seat?", SEAT)
+    assert seat.action == "accept"
+    assert seat.context is None
+    return f"{pick.content} {seat.content.row}"
 
 
 async def test_a_context_travels_in_meta_and_nowhere_else(era: type[Legacy]) -> None:
-    async with play(keyed_server(), era) as player:
-        await player.call("play_game")
-        asked = await player.question()
-        assert asked["_meta"] == {ELICIT: {"tool": "play_game", "key": "pick", "context": {"cells": ["x", "o"]}}}
-        assert asked["message"] == "Your move?"
-        assert asked["requestedSchema"]["properties"].keys() == {"value"}
-        await player.answer(accept(value=2))
-        asked = await player.question()
-        assert asked["_meta"] == {ELICIT: {"tool": "play_game", "key": "seat"}}
-        await player.answer(accept(row=4))
-        assert await player.text() == "2 4"
+    text, (pick, seat) = await answered(play_game, era, accept(value=2), accept(row=4), elicits=[PICK, SEAT])
+    assert text == "2 4"
+    assert pick["_meta"] == {ELICIT: {"tool": "tool", "key": "pick", "context": {"cells": ["x", "o"]}}}
+    assert pick["message"] == "Your move?"
+    assert pick["requestedSchema"]["properties"].keys() == {"value"}
+    assert seat["_meta"] == {ELICIT: {"tool": "tool", "key": "seat"}}
 
 
 async def test_a_question_without_a_key_has_no_meta(era: type[Legacy]) -> None:
     async def tool(ctx: Context) -> str:
         return (await ctx.elicit("?", int)).action
 
-    async with play(offering(tool), era) as player:
-        await player.call("tool")
-        assert "_meta" not in await player.question()
+    _, (asked,) = await answered(tool, era, accept(value=1))
+    assert "_meta" not in asked
 
 
 NO_FORMS: list[tuple[Any, str]] = [
@@ -338,10 +296,7 @@ async def test_a_wrong_question_is_an_error_at_once(
             _ = (ctx.elicit if method == "elicit" else getattr(ctx.elicit, method))(*args, **options)
         return "refused"
 
-    server = Server("keyed")
-    server.add_tool(tool, elicits=[PICK, SEAT])
-    async with session_with(server) as talk:
-        assert await talk.text(talk.call("tool")) == "refused"
+    assert await success_of(tool, legacy=True, elicits=[PICK, SEAT]) == "refused"
 
 
 @pytest.mark.parametrize("context", ["Board", BOARD, 3])

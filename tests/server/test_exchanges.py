@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from connected import connected
+from one_tool import answered
 from pydantic import BaseModel
-from talk import DECLINE, DISMISS, Json, Legacy, accept, offering, play
+from talk import DECLINE, DISMISS, Json, Legacy, accept, offering
 
 from trio_mcp import Accepted, Context, Elicit, Server, accept as user_accepts
 from trio_mcp.protocol.conversation import conversation_problem
@@ -100,33 +101,29 @@ def test_it_cannot_be_changed() -> None:
 # what elicit returns
 
 
-def asking(*asked: ElicitExchange[Any]) -> tuple[Server, list[ElicitExchange[Any]]]:
-    """A server whose tool asks twice, the first time with a context; and where the exchanges are kept."""
-    kept = list(asked)
-    server = Server("exchanges")
+async def twice(ctx: Context) -> str:
+    """Ask twice, the first time with a context."""
+    for answer in (await ctx.elicit("Your move?", PICK, context=BOARD), await ctx.elicit("How many?", int)):
+        if isinstance(answer, Accepted):
+            KEPT.append(answer.exchange)
+    return "done"
 
-    @server.tool(elicits=[PICK])
-    async def twice(ctx: Context) -> str:
-        for answer in (await ctx.elicit("Your move?", PICK, context=BOARD), await ctx.elicit("How many?", int)):
-            if isinstance(answer, Accepted):
-                kept.append(answer.exchange)
-        return "done"
 
-    return server, kept
+KEPT: list[ElicitExchange[Any]] = []
+"""The exchanges of the answers that were accepted."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> None:
+    KEPT.clear()
 
 
 async def test_an_accepted_answer_has_its_exchange(era: type[Legacy]) -> None:
-    server, kept = asking()
-    async with play(server, era) as player:
-        await player.call("twice")
-        for value in (2, 5):
-            await player.question()
-            await player.answer(accept(value=value))
-        assert await player.text() == "done"
-    first, second = kept
+    await answered(twice, era, accept(value=2), accept(value=5), elicits=[PICK])
+    first, second = KEPT
     assert (first.key, first.message, first.answer, first.context) == ("pick", "Your move?", {"value": 2}, BOARD)
     assert (second.key, second.message, second.answer, second.context) == ("elicit", "How many?", {"value": 5}, None)
-    assert [number(each.id) for each in kept] == [1, 2]
+    assert [number(each.id) for each in KEPT] == [1, 2]
     assert first.id.rpartition("_")[0] == second.id.rpartition("_")[0]
 
 
@@ -136,30 +133,12 @@ async def test_there_is_no_exchange_without_an_answer(era: type[Legacy], answer:
         result = await ctx.elicit("How many?", int)
         return f"{hasattr(result, 'exchange')}"
 
-    async with play(offering(tool), era) as player:
-        await player.call("tool")
-        await player.question()
-        await player.answer(answer)
-        assert await player.text() == "False"
+    assert (await answered(tool, era, answer))[0] == "False"
 
 
 async def test_a_question_that_is_asked_again_keeps_its_number_and_its_first_text(era: type[Legacy]) -> None:
-    kept: list[ElicitExchange[None]] = []
-
-    async def tool(ctx: Context) -> str:
-        for _ in range(2):
-            answer = await ctx.elicit("How many?", int)
-            assert answer.action == "accept"
-            kept.append(answer.exchange)
-        return "done"
-
-    async with play(offering(tool), era) as player:
-        await player.call("tool")
-        for value in ("many", 3, 4):
-            await player.question()
-            await player.answer(accept(value=value))
-        await player.text()
-    assert [(number(each.id), each.message) for each in kept] == [(1, "How many?"), (2, "How many?")]
+    await answered(twice, era, accept(value="many"), accept(value=3), accept(value=4), elicits=[PICK])
+    assert [(number(each.id), each.message) for each in KEPT] == [(1, "Your move?"), (2, "How many?")]
 
 
 async def test_branches_share_the_numbers_of_their_call_and_calls_share_none(mode: str) -> None:
