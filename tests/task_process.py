@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import trio
 from crashing_store import CrashingStore, Disk
 from talk import talk_to
-from task_talk import LegacyTask
+from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
@@ -67,6 +67,14 @@ class Process:
             if not graceful:
                 self.store.crash()
         await self.store.aclose()
+
+
+async def left(disk: Disk, work: Work, era: type[LegacyTask] = ModernTask, resume: str = "replay") -> LegacyTask:
+    """Return an order as a task, whose process was killed when nothing more happened by itself."""
+    async with Process(disk, work, resume).task(era) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+    return task
 
 
 def record_of(disk: Disk, task_id: str) -> TaskRecord:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from talk import ERAS, Legacy, Talk, session_with
+from task_talk import TASK_ERAS, LegacyTask
 
 from trio_mcp import Server
 
@@ -16,6 +17,12 @@ pytest.register_assert_rewrite("rounds_calls", "rounds_invariants", "rounds_reco
 @pytest.fixture(params=ERAS, ids=lambda era: era.era)
 def era(request: pytest.FixtureRequest) -> type[Legacy]:
     """How one call is made and followed in each era."""
+    return request.param
+
+
+@pytest.fixture(params=TASK_ERAS, ids=lambda era: era.era)
+def task_era(request: pytest.FixtureRequest) -> type[LegacyTask]:
+    """How a call is made as a task in each era."""
     return request.param
 
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 from crashing_store import Disk
 from task_process import KEYS, Process, Work, record_of
-from task_talk import TASK_ERAS, LegacyTask, ModernTask
+from task_talk import LegacyTask, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
@@ -21,11 +21,6 @@ from trio_mcp.session.tasks.stored import SAVE_AGAIN_SECONDS
 from trio_mcp.storage import Change
 from trio_mcp.stores import StoreError
 from trio_mcp.stores.sealed import record_place
-
-
-@pytest.fixture(params=TASK_ERAS, ids=lambda era: era.era)
-def era(request: pytest.FixtureRequest) -> type[LegacyTask]:
-    return request.param
 
 
 @pytest.fixture
@@ -69,11 +64,11 @@ def news(task: LegacyTask) -> list[Any]:
     return [each for each in task.talk.waiting() if "method" in each]
 
 
-async def test_a_status_is_shown_and_announced_when_it_is_stored(era: type[LegacyTask], disk: Disk) -> None:
+async def test_a_status_is_shown_and_announced_when_it_is_stored(task_era: type[LegacyTask], disk: Disk) -> None:
     work = Stages()
     process = Process(disk, work)
-    async with begun(era, process) as task:
-        if era is ModernTask:
+    async with begun(task_era, process) as task:
+        if task_era is ModernTask:
             task.request("subscriptions/listen", notifications={"taskIds": [task.id]})
             await wait_all_tasks_blocked()
             task.talk.waiting()
@@ -98,11 +93,13 @@ class Asking(Stages):
         return (await ctx.elicit("Go on?", bool)).action
 
 
-async def test_a_question_is_shown_after_the_status_that_was_set_before_it(era: type[LegacyTask], disk: Disk) -> None:
+async def test_a_question_is_shown_after_the_status_that_was_set_before_it(
+    task_era: type[LegacyTask], disk: Disk
+) -> None:
     work = Asking()
     process = Process(disk, work)
-    async with begun(era, process) as task:
-        if era is LegacyTask:
+    async with begun(task_era, process) as task:
+        if task_era is LegacyTask:
             task.about("tasks/result")
         process.store.hang = trio.Event()
         work.stage.set()
@@ -117,21 +114,23 @@ async def test_a_question_is_shown_after_the_status_that_was_set_before_it(era: 
 
 
 async def test_a_question_is_asked_although_the_store_does_not_take_the_status_before_it(
-    era: type[LegacyTask], disk: Disk
+    task_era: type[LegacyTask], disk: Disk
 ) -> None:
     work = Asking()
     process = Process(disk, work)
-    async with begun(era, process) as task:
+    async with begun(task_era, process) as task:
         process.store.failing = True
         work.stage.set()
         assert await task.status() == "input_required"
         process.store.failing = False
 
 
-async def test_a_task_is_cancelled_while_its_question_waits_for_the_status(era: type[LegacyTask], disk: Disk) -> None:
+async def test_a_task_is_cancelled_while_its_question_waits_for_the_status(
+    task_era: type[LegacyTask], disk: Disk
+) -> None:
     work = Asking()
     process = Process(disk, work)
-    async with begun(era, process) as task:
+    async with begun(task_era, process) as task:
         process.store.hang = trio.Event()
         work.stage.set()
         await wait_all_tasks_blocked()
@@ -141,10 +140,10 @@ async def test_a_task_is_cancelled_while_its_question_waits_for_the_status(era: 
         assert await task.status() == "cancelled"
 
 
-async def test_an_outcome_is_shown_when_it_is_stored(era: type[LegacyTask], disk: Disk) -> None:
+async def test_an_outcome_is_shown_when_it_is_stored(task_era: type[LegacyTask], disk: Disk) -> None:
     work = Stages()
     process = Process(disk, work)
-    async with begun(era, process) as task:
+    async with begun(task_era, process) as task:
         process.store.hang = trio.Event()
         work.stage.set()
         work.end.set()
@@ -154,10 +153,12 @@ async def test_an_outcome_is_shown_when_it_is_stored(era: type[LegacyTask], disk
         assert await task.status() == "completed"
 
 
-async def test_a_cancel_is_answered_when_it_is_stored_and_is_the_outcome(era: type[LegacyTask], disk: Disk) -> None:
+async def test_a_cancel_is_answered_when_it_is_stored_and_is_the_outcome(
+    task_era: type[LegacyTask], disk: Disk
+) -> None:
     work = Stages()
     process = Process(disk, work)
-    async with begun(era, process) as task:
+    async with begun(task_era, process) as task:
         process.store.hang = trio.Event()
         cancelling = task.about("tasks/cancel")
         await wait_all_tasks_blocked()
@@ -170,10 +171,10 @@ async def test_a_cancel_is_answered_when_it_is_stored_and_is_the_outcome(era: ty
 
 
 async def test_a_cancel_of_what_is_over_already_is_answered_when_that_is_stored(
-    era: type[LegacyTask], disk: Disk
+    task_era: type[LegacyTask], disk: Disk
 ) -> None:
     process = Process(disk, Stages())
-    async with begun(era, process) as task:
+    async with begun(task_era, process) as task:
         process.store.hang = trio.Event()
         cancels = [task.about("tasks/cancel") for _ in range(2)]
         await wait_all_tasks_blocked()
@@ -231,8 +232,10 @@ async def test_an_answer_that_the_store_does_not_keep_is_not_acknowledged_until_
         await task.talk.result(task.request("tasks/update", taskId=task.id, inputResponses=answers))
 
 
-async def test_of_a_task_that_is_over_its_outcome_is_stored_and_nothing_else(era: type[LegacyTask], disk: Disk) -> None:
-    async with Process(disk, Work()).task(era) as task:
+async def test_of_a_task_that_is_over_its_outcome_is_stored_and_nothing_else(
+    task_era: type[LegacyTask], disk: Disk
+) -> None:
+    async with Process(disk, Work()).task(task_era) as task:
         await task.start("order")
         await task.answer(True)
         assert record_of(disk, task.id).call is not None
@@ -244,11 +247,11 @@ async def test_of_a_task_that_is_over_its_outcome_is_stored_and_nothing_else(era
 
 
 async def test_a_process_that_has_lost_a_task_ends_its_work_and_leaves_the_store_alone(
-    era: type[LegacyTask], disk: Disk
+    task_era: type[LegacyTask], disk: Disk
 ) -> None:
     """It was thought to be dead."""
     work = Stages()
-    async with begun(era, Process(disk, work)) as task:
+    async with begun(task_era, Process(disk, work)) as task:
         (key,) = [key for key in disk.records if key[0] == "task"]
         taken = record_of(disk, task.id)._replace(node="another", message="elsewhere")
         value = Vault(KEYS).seal(taken.encode(), record_place(*key))
@@ -281,12 +284,12 @@ async def test_a_task_whose_time_is_over_is_dropped_in_silence(
 
 @pytest.mark.parametrize("cancelled", [True, False])
 async def test_an_outcome_that_the_store_did_not_take_is_stored_when_it_works_again(
-    era: type[LegacyTask], disk: Disk, mock_clock: MockClock, cancelled: bool
+    task_era: type[LegacyTask], disk: Disk, mock_clock: MockClock, cancelled: bool
 ) -> None:
     """Otherwise the next process would go on with a task that was cancelled."""
     work = Stages()
     process = Process(disk, work)
-    async with begun(era, process) as task:
+    async with begun(task_era, process) as task:
         process.store.failing = True
         if cancelled:
             task.about("tasks/cancel")
@@ -309,7 +312,7 @@ async def test_an_outcome_that_the_store_did_not_take_is_stored_when_it_works_ag
 @pytest.mark.parametrize("was_made", [True, False])
 @pytest.mark.parametrize("cancelled", [True, False])
 async def test_an_outcome_that_the_store_did_not_take_is_written_once_more_at_the_end_of_the_server(
-    era: type[LegacyTask], disk: Disk, monkeypatch: pytest.MonkeyPatch, cancelled: bool, was_made: bool
+    task_era: type[LegacyTask], disk: Disk, monkeypatch: pytest.MonkeyPatch, cancelled: bool, was_made: bool
 ) -> None:
     """The next process would run a task that was cancelled, or call one lost that had ended."""
     work = Stages()
@@ -321,7 +324,7 @@ async def test_an_outcome_that_the_store_did_not_take_is_written_once_more_at_th
         await write(changes)
         raise StoreError("the time is over")
 
-    async with process.task(era, graceful=True) as task:
+    async with process.task(task_era, graceful=True) as task:
         await task.start("order")
         await wait_all_tasks_blocked()
         if was_made:
@@ -342,10 +345,10 @@ async def test_an_outcome_that_the_store_did_not_take_is_written_once_more_at_th
 
 
 async def test_a_server_ends_although_the_store_never_takes_an_outcome(
-    era: type[LegacyTask], disk: Disk, autojump_clock: object
+    task_era: type[LegacyTask], disk: Disk, autojump_clock: object
 ) -> None:
     process = Process(disk, Stages())
-    async with process.task(era, graceful=True) as task:
+    async with process.task(task_era, graceful=True) as task:
         await task.start("order")
         process.store.failing = True
         task.about("tasks/cancel")

@@ -10,7 +10,7 @@ import pytest
 import trio
 from crashing_store import CrashingStore, Disk
 from talk import talk_to
-from task_talk import TASK_ERAS, LegacyTask
+from task_talk import LegacyTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
@@ -22,11 +22,6 @@ from trio_mcp.storage import Change
 from trio_mcp.stores import Put, StoreError, StoreFull, StoreTimeout
 
 BUSY = -32000
-
-
-@pytest.fixture(params=TASK_ERAS, ids=lambda era: era.era)
-def era(request: pytest.FixtureRequest) -> type[LegacyTask]:
-    return request.param
 
 
 class Place:
@@ -98,10 +93,10 @@ class Slow(Creates):
         await trio.sleep_forever()
 
 
-async def test_a_create_whose_write_was_made_after_its_time_is_taken_back(era: type[LegacyTask]) -> None:
+async def test_a_create_whose_write_was_made_after_its_time_is_taken_back(task_era: type[LegacyTask]) -> None:
     place = Place()
     Late(place.store)
-    async with place.task(era) as task:
+    async with place.task(task_era) as task:
         error = (await task.reply(task.create("wait")))["error"]
         assert error["code"] == BUSY
         # Where the store is, is no business of a client.
@@ -127,11 +122,11 @@ async def test_the_caller_gets_no_detail_of_a_failing_store_and_the_log_names_it
 
 
 async def test_a_create_that_is_withdrawn_while_it_is_stored_is_taken_back(
-    era: type[LegacyTask], autojump_clock: object
+    task_era: type[LegacyTask], autojump_clock: object
 ) -> None:
     place = Place()
     Slow(place.store)
-    async with place.task(era) as task:
+    async with place.task(task_era) as task:
         creating = task.create("wait")
         await wait_all_tasks_blocked()
         assert place.stored == 1
@@ -141,11 +136,11 @@ async def test_a_create_that_is_withdrawn_while_it_is_stored_is_taken_back(
 
 
 async def test_a_create_whose_client_goes_while_it_is_stored_is_taken_back(
-    era: type[LegacyTask], autojump_clock: object
+    task_era: type[LegacyTask], autojump_clock: object
 ) -> None:
     place = Place()
     Slow(place.store)
-    async with place.task(era) as task:
+    async with place.task(task_era) as task:
         creating = task.create("wait")
         await wait_all_tasks_blocked()
         task.talk.session.disconnect(task.talk.listeners[creating])
@@ -153,19 +148,19 @@ async def test_a_create_whose_client_goes_while_it_is_stored_is_taken_back(
         assert (place.stored, place.runs, len(task.talk.service.tasks)) == (0, 0, 0)
 
 
-async def test_a_create_that_the_limit_of_calls_refuses_is_taken_back(era: type[LegacyTask]) -> None:
+async def test_a_create_that_the_limit_of_calls_refuses_is_taken_back(task_era: type[LegacyTask]) -> None:
     place = Place(actors=Limits(actors=1))
-    async with place.task(era) as task:
+    async with place.task(task_era) as task:
         await task.start("wait")
         await wait_all_tasks_blocked()
         assert (await task.reply(task.create("wait")))["error"]["code"] == BUSY
         assert (place.stored, place.runs, len(task.talk.service.tasks)) == (1, 1, 1)
 
 
-async def test_tasks_draw_from_the_memory_budget_and_without_room_are_taken_back(era: type[LegacyTask]) -> None:
+async def test_tasks_draw_from_the_memory_budget_and_without_room_are_taken_back(task_era: type[LegacyTask]) -> None:
     memory = MemoryBudget(2_000_000)
     place = Place(memory=memory)
-    async with place.task(era) as task:
+    async with place.task(task_era) as task:
         started = 0
         before = memory.drawn
         while "error" not in (reply := await task.reply(task.create("wait", {"text": "x" * 50_000}))):

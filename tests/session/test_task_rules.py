@@ -22,11 +22,6 @@ from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
 UNKNOWN = -32602
 
 
-@pytest.fixture(params=TASK_ERAS, ids=lambda era: era.era)
-def era(request: pytest.FixtureRequest) -> type[LegacyTask]:
-    return request.param
-
-
 class Work:
     """Tools that run as tasks, and what they did."""
 
@@ -94,9 +89,9 @@ async def task_in(
         yield task
 
 
-async def test_a_call_as_a_task_is_answered_at_once_and_its_result_is_fetched(era: type[LegacyTask]) -> None:
+async def test_a_call_as_a_task_is_answered_at_once_and_its_result_is_fetched(task_era: type[LegacyTask]) -> None:
     work = Work()
-    async with task_in(era, work) as task:
+    async with task_in(task_era, work) as task:
         assert (await task.start("wait"))["status"] == "working"
         assert await task.status() == "working"
         assert (await task.get())["statusMessage"] == "waiting"
@@ -107,8 +102,8 @@ async def test_a_call_as_a_task_is_answered_at_once_and_its_result_is_fetched(er
         assert work.runs == 1
 
 
-async def test_a_task_that_asks_shows_it_and_goes_on_with_the_answer(era: type[LegacyTask]) -> None:
-    async with task_in(era, Work()) as task:
+async def test_a_task_that_asks_shows_it_and_goes_on_with_the_answer(task_era: type[LegacyTask]) -> None:
+    async with task_in(task_era, Work()) as task:
         await task.start("ask")
         assert await task.status() == "input_required"
         await task.answer(True)
@@ -116,9 +111,9 @@ async def test_a_task_that_asks_shows_it_and_goes_on_with_the_answer(era: type[L
         assert (await task.result())["content"][0]["text"] == "accept True"
 
 
-async def test_cancelling_ends_the_work_and_stays(era: type[LegacyTask]) -> None:
+async def test_cancelling_ends_the_work_and_stays(task_era: type[LegacyTask]) -> None:
     work = Work()
-    async with task_in(era, work) as task:
+    async with task_in(task_era, work) as task:
         await task.start("wait")
         await wait_all_tasks_blocked()
         assert "result" in await task.reply(task.about("tasks/cancel"))
@@ -126,8 +121,8 @@ async def test_cancelling_ends_the_work_and_stays(era: type[LegacyTask]) -> None
         assert work.cleaned == 1
 
 
-async def test_another_session_of_the_same_principal_sees_the_task(era: type[LegacyTask]) -> None:
-    async with task_in(era, Work(), principal="alice") as task:
+async def test_another_session_of_the_same_principal_sees_the_task(task_era: type[LegacyTask]) -> None:
+    async with task_in(task_era, Work(), principal="alice") as task:
         await task.start("wait")
         for kind in TASK_ERAS:
             other = kind(Talk(task.talk.service, principal="alice"))
@@ -181,10 +176,10 @@ def test_a_task_lives_no_longer_than_a_caller_may_ask_for(times: dict[str, float
         TaskOptions(**times)
 
 
-async def test_open_tasks_are_limited_for_each_owner(era: type[LegacyTask]) -> None:
+async def test_open_tasks_are_limited_for_each_owner(task_era: type[LegacyTask]) -> None:
     options = TaskOptions(open_per_owner=2)
     work = Work()
-    async with task_in(era, work, principal="alice", tasks=options) as task:
+    async with task_in(task_era, work, principal="alice", tasks=options) as task:
         for _ in range(2):
             await task.start("wait")
         assert "open_per_owner" in (await task.reply(task.create("wait")))["error"]["message"]
@@ -192,8 +187,8 @@ async def test_open_tasks_are_limited_for_each_owner(era: type[LegacyTask]) -> N
         assert work.runs == len(task.talk.service.tasks) == 2
 
 
-async def test_a_task_that_is_over_counts_no_longer(era: type[LegacyTask]) -> None:
-    async with task_in(era, Work(), principal="alice", tasks=TaskOptions(open=3, open_per_owner=1)) as task:
+async def test_a_task_that_is_over_counts_no_longer(task_era: type[LegacyTask]) -> None:
+    async with task_in(task_era, Work(), principal="alice", tasks=TaskOptions(open=3, open_per_owner=1)) as task:
         for _ in range(5):
             await task.start("quick")
             await wait_all_tasks_blocked()
@@ -204,10 +199,10 @@ async def test_a_task_that_is_over_counts_no_longer(era: type[LegacyTask]) -> No
 @pytest.mark.parametrize(
     ("tool", "shown"), [("fail", "no luck"), ("crash", "internal error"), ("unsendable", "JSON cannot hold")]
 )
-async def test_a_failed_tool_says_why_in_its_result(era: type[LegacyTask], tool: str, shown: str) -> None:
-    async with task_in(era, Work()) as task:
+async def test_a_failed_tool_says_why_in_its_result(task_era: type[LegacyTask], tool: str, shown: str) -> None:
+    async with task_in(task_era, Work()) as task:
         await task.start(tool)
-        assert await task.status() == ("failed" if era is LegacyTask else "completed")
+        assert await task.status() == ("failed" if task_era is LegacyTask else "completed")
         result = await task.result()
         assert result["isError"]
         assert shown in result["content"][0]["text"]
@@ -215,7 +210,7 @@ async def test_a_failed_tool_says_why_in_its_result(era: type[LegacyTask], tool:
 
 
 async def test_the_message_of_a_failed_task_is_the_reason_and_of_any_other_what_its_work_said(
-    era: type[LegacyTask],
+    task_era: type[LegacyTask],
 ) -> None:
     async def give_up(ctx: Context) -> str:
         await ctx.status("working hard")
@@ -229,13 +224,13 @@ async def test_the_message_of_a_failed_task_is_the_reason_and_of_any_other_what_
     for tool in (give_up, break_off):
         server.tool(task=True)(tool)
     async with talk_to(server) as talk:
-        task = era(talk)
+        task = task_era(talk)
         await task.open()
         await task.start("give_up")
         await wait_all_tasks_blocked()
         message = (await task.get())["statusMessage"]
         # The result of a tool is no failure of the task in the extension.
-        assert message == "working hard" if era is ModernTask else message.startswith("no luck no luck")
+        assert message == "working hard" if task_era is ModernTask else message.startswith("no luck no luck")
         assert len(message) <= 1000
         await task.start("break_off")
         await wait_all_tasks_blocked()
@@ -249,10 +244,10 @@ async def test_wrong_arguments_end_the_task_with_the_reason() -> None:
         assert (await task.result())["isError"]
 
 
-async def test_a_tool_that_is_no_task_is_called_as_ever(era: type[LegacyTask]) -> None:
-    async with task_in(era, Work()) as task:
+async def test_a_tool_that_is_no_task_is_called_as_ever(task_era: type[LegacyTask]) -> None:
+    async with task_in(task_era, Work()) as task:
         reply = await task.reply(task.create("never"))
-        if era is LegacyTask:
+        if task_era is LegacyTask:
             assert reply["error"]["code"] == -32601
         else:
             assert reply["result"]["content"][0]["text"] == "done"
@@ -267,9 +262,9 @@ async def test_a_tool_that_is_only_a_task_is_refused_otherwise() -> None:
         assert (await talk.error(talk.call("always")))["code"] == -32601
 
 
-async def test_no_client_gets_a_task_that_did_not_ask_for_one(era: type[LegacyTask]) -> None:
+async def test_no_client_gets_a_task_that_did_not_ask_for_one(task_era: type[LegacyTask]) -> None:
     async with talk_to(serving(Work())) as talk:
-        if era is LegacyTask:
+        if task_era is LegacyTask:
             await talk.initialize()
             assert await talk.text(talk.call("quick")) == "done"
         else:
@@ -521,7 +516,7 @@ async def test_no_progress_and_no_log_reaches_the_client_of_a_modern_task() -> N
 
 
 async def test_clean_up_that_takes_longer_than_the_ttl_keeps_no_task(
-    era: type[LegacyTask], autojump_clock: trio.testing.MockClock
+    task_era: type[LegacyTask], autojump_clock: trio.testing.MockClock
 ) -> None:
     class Slow(Work):
         async def wait(self, ctx: Context) -> str:
@@ -533,7 +528,7 @@ async def test_clean_up_that_takes_longer_than_the_ttl_keeps_no_task(
                 self.cleaned += 1
 
     work = Slow()
-    async with task_in(era, work, tasks=TaskOptions(ttl=60)) as task:
+    async with task_in(task_era, work, tasks=TaskOptions(ttl=60)) as task:
         await task.start("wait")
         await trio.sleep(59)
         assert (await task.get())["status"] == "working"
@@ -546,9 +541,9 @@ async def test_clean_up_that_takes_longer_than_the_ttl_keeps_no_task(
 
 
 async def test_the_end_of_the_ttl_ends_a_task_that_waits_for_its_user(
-    era: type[LegacyTask], autojump_clock: trio.testing.MockClock
+    task_era: type[LegacyTask], autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with task_in(era, Work(), tasks=TaskOptions(ttl=60)) as task:
+    async with task_in(task_era, Work(), tasks=TaskOptions(ttl=60)) as task:
         await task.start("ask")
         await trio.sleep(59)
         assert (await task.get())["status"] == "input_required"
@@ -558,7 +553,7 @@ async def test_the_end_of_the_ttl_ends_a_task_that_waits_for_its_user(
         assert task.talk.service.statistics().actors.parked == 0
 
 
-async def test_answers_draw_from_the_memory_budget(era: type[LegacyTask]) -> None:
+async def test_answers_draw_from_the_memory_budget(task_era: type[LegacyTask]) -> None:
     class Twice(Work):
         async def ask(self, ctx: Context) -> str:
             first = await ctx.elicit("Name?", str)
@@ -566,7 +561,7 @@ async def test_answers_draw_from_the_memory_budget(era: type[LegacyTask]) -> Non
             return f"{first.action} {second.action}"
 
     memory = MemoryBudget(10_000_000)
-    async with task_in(era, Twice(), memory=memory) as task:
+    async with task_in(task_era, Twice(), memory=memory) as task:
         await task.start("ask")
         before = memory.drawn
         await task.answer("x" * 100_000)
@@ -613,8 +608,8 @@ async def test_the_error_of_tasks_result_is_the_one_of_the_call_with_nothing_add
         )
 
 
-async def test_the_cancel_of_a_request_that_became_a_task_leaves_the_task(era: type[LegacyTask]) -> None:
-    async with task_in(era, Work()) as task:
+async def test_the_cancel_of_a_request_that_became_a_task_leaves_the_task(task_era: type[LegacyTask]) -> None:
+    async with task_in(task_era, Work()) as task:
         request_id = task.create("wait")
         task.id = task.created(await task.reply(request_id))["taskId"]
         task.talk.cancel(request_id)

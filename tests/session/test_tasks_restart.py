@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from crashing_store import CrashingStore, Disk, plain_text
 from talk import talk_to
-from task_process import KEYS, Process, Work, record_of
+from task_process import KEYS, Process, Work, left, record_of
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
@@ -28,21 +28,16 @@ from trio_mcp.stores import Put, Record, StoreTimeout
 from trio_mcp.stores.sealed import record_place
 
 
-@pytest.fixture(params=TASK_ERAS, ids=lambda era: era.era)
-def era(request: pytest.FixtureRequest) -> type[LegacyTask]:
-    return request.param
-
-
-async def test_a_task_that_waits_goes_on_in_the_next_process(era: type[LegacyTask]) -> None:
+async def test_a_task_that_waits_goes_on_in_the_next_process(task_era: type[LegacyTask]) -> None:
     disk, work = Disk(), Work()
-    async with Process(disk, work).task(era) as task:
+    async with Process(disk, work).task(task_era) as task:
         await task.start("order")
         await task.answer(True)
     for other in TASK_ERAS:
         assert work.charged == 1
         async with Process(disk, work).task(other, task.id) as again:
             assert await again.status() == "input_required"
-    async with Process(disk, work).task(era, task.id) as again:
+    async with Process(disk, work).task(task_era, task.id) as again:
         await again.answer(True)
         assert (await again.result())["content"][0]["text"] == "1 accept accept"
     assert (work.charged, work.runs) == (1, 4)
@@ -61,15 +56,15 @@ class Staged(Work):
         return "done"
 
 
-async def test_a_replay_does_not_take_a_status_back(era: type[LegacyTask]) -> None:
+async def test_a_replay_does_not_take_a_status_back(task_era: type[LegacyTask]) -> None:
     disk, work = Disk(), Staged()
-    async with Process(disk, work).task(era) as task:
+    async with Process(disk, work).task(task_era) as task:
         await task.start("order")
         await wait_all_tasks_blocked()
         assert (await task.get())["statusMessage"] == "second"
     process, shown = Process(disk, work), set[str | None]()
     process.store.on_write = lambda _changes: shown.add(record_of(disk, task.id).message)
-    async with process.task(era, task.id) as again:
+    async with process.task(task_era, task.id) as again:
         assert (await again.get())["statusMessage"] == "second"
         await again.answer(True)
         assert (await again.get())["statusMessage"] == "third"
@@ -77,27 +72,25 @@ async def test_a_replay_does_not_take_a_status_back(era: type[LegacyTask]) -> No
     assert shown == {"second", "third"}
 
 
-async def test_a_task_that_must_not_run_again_has_failed_with_the_cause(era: type[LegacyTask]) -> None:
+async def test_a_task_that_must_not_run_again_has_failed_with_the_cause(task_era: type[LegacyTask]) -> None:
     disk, work = Disk(), Work()
-    async with Process(disk, work, "parked").task(era) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
-    async with Process(disk, work, "parked").task(era, task.id) as again:
+    task = await left(disk, work, task_era, "parked")
+    async with Process(disk, work, "parked").task(task_era, task.id) as again:
         assert await again.status() == "failed"
         assert "restarted" in (await again.outcome())["error"]["message"]
     assert work.runs == 1
 
 
 async def test_a_step_that_may_have_run_ends_the_task(
-    era: type[LegacyTask], autojump_clock: trio.testing.MockClock
+    task_era: type[LegacyTask], autojump_clock: trio.testing.MockClock
 ) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
     work.charge = process.store.crash  # type: ignore[assignment]
-    async with process.task(era) as task:
+    async with process.task(task_era) as task:
         await task.start("order")
         await wait_all_tasks_blocked()
-    async with Process(disk, Work()).task(era, task.id) as again:
+    async with Process(disk, Work()).task(task_era, task.id) as again:
         assert await again.status() == "failed"
         assert "'charge' may have run" in str((await again.outcome())["error"])
 
@@ -107,9 +100,7 @@ async def test_a_store_that_fails_at_the_start_is_tried_again(
     fails: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     disk, work = Disk(), Work()
-    async with Process(disk, work).task(ModernTask) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
+    task = await left(disk, work)
     process = Process(disk, work)
     fail_once(process.store, fails)
     async with process.task(ModernTask, task.id) as again:
@@ -126,9 +117,7 @@ async def test_a_cancel_that_comes_before_the_task_is_taken_over_is_answered_whe
     fails: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     disk, work = Disk(), Work()
-    async with Process(disk, work).task(ModernTask) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
+    task = await left(disk, work)
     process = Process(disk, work)
     fail_once(process.store, fails)
     async with process.task(ModernTask, task.id) as again:
@@ -190,10 +179,10 @@ def fail_once(store: CrashingStore, what: str) -> None:
     setattr(store, method, failing)
 
 
-async def test_a_task_is_announced_only_after_it_is_stored(era: type[LegacyTask]) -> None:
+async def test_a_task_is_announced_only_after_it_is_stored(task_era: type[LegacyTask]) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
-    async with process.task(era) as task:
+    async with process.task(task_era) as task:
         process.store.hang = trio.Event()
         creating = task.create("order")
         await wait_all_tasks_blocked()
@@ -203,10 +192,10 @@ async def test_a_task_is_announced_only_after_it_is_stored(era: type[LegacyTask]
         assert "result" in await task.reply(creating)
 
 
-async def test_nothing_remains_of_a_task_that_cannot_be_stored(era: type[LegacyTask]) -> None:
+async def test_nothing_remains_of_a_task_that_cannot_be_stored(task_era: type[LegacyTask]) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
-    async with process.task(era) as task:
+    async with process.task(task_era) as task:
         await task.start("order")
         await wait_all_tasks_blocked()
         process.store.failing = True
@@ -218,9 +207,7 @@ async def test_nothing_remains_of_a_task_that_cannot_be_stored(era: type[LegacyT
 
 async def test_a_poisoned_record_is_set_aside_and_the_others_go_on() -> None:
     disk, work = Disk(), Work()
-    async with Process(disk, work).task(ModernTask) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
+    task = await left(disk, work)
     # Before the other, in the order of their keys; it opens with the keys, and is nothing that this version wrote.
     poison = Vault(KEYS).seal(b"poison", record_place("task", "0"))
     disk.records["task", "0"] = Record("task", "0", poison, version=1)
@@ -279,7 +266,7 @@ async def test_the_work_knows_after_a_restart_who_was_authenticated() -> None:
         assert (await again.result())["content"][0]["text"] == "alice ['read', 'write'] {'team': 'green'}"
 
 
-async def test_a_write_that_was_made_after_its_time_is_no_conflict_for_the_next(era: type[LegacyTask]) -> None:
+async def test_a_write_that_was_made_after_its_time_is_no_conflict_for_the_next(task_era: type[LegacyTask]) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
     write, late = process.store.write, [True]
@@ -290,29 +277,29 @@ async def test_a_write_that_was_made_after_its_time_is_no_conflict_for_the_next(
             late.clear()
             raise StoreTimeout("it took too long")
 
-    async with process.task(era) as task:
+    async with process.task(task_era) as task:
         await task.start("order")
         process.store.write = write_late  # type: ignore[method-assign]
         task.talk.service.tasks.set_message(next(iter(task.talk.service.tasks)), "late")
         await task.answer(True)
         await task.answer(True)
         assert await task.status() == "completed"
-    async with Process(disk, work).task(era, task.id) as again:
+    async with Process(disk, work).task(task_era, task.id) as again:
         assert await again.status() == "completed"
 
 
 # what the store has, and this process does not work on
 
 
-async def test_an_id_whose_time_is_over_is_as_unknown_as_any_other(era: type[LegacyTask]) -> None:
+async def test_an_id_whose_time_is_over_is_as_unknown_as_any_other(task_era: type[LegacyTask]) -> None:
     """Also one of an earlier process, of whose task the store has nothing any more."""
-    async with Process(Disk(), Work()).task(era) as task:
+    async with Process(Disk(), Work()).task(task_era) as task:
         await task.start("quick", ttl=1_000)
         # What is not stored yet takes time as the process ends.
         await wait_all_tasks_blocked()
-        seconds = task.talk.service.tasks.options.granted_ttl(1_000 if era is LegacyTask else None)
+        seconds = task.talk.service.tasks.options.granted_ttl(1_000 if task_era is LegacyTask else None)
     process = Process(Disk(), Work())
-    async with process.task(era, task.id) as again:
+    async with process.task(task_era, task.id) as again:
         assert await again.status() == "failed"
         clock = again.talk.service.tasks.clock
         again.talk.service.tasks.stored._clock = lambda: clock() + seconds + 1  # noqa: SLF001
@@ -323,9 +310,7 @@ async def test_an_id_whose_time_is_over_is_as_unknown_as_any_other(era: type[Leg
 
 async def test_of_two_processes_that_claim_a_task_at_once_one_runs_it() -> None:
     disk, work = Disk(), Work()
-    async with Process(disk, work).task(ModernTask) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
+    task = await left(disk, work)
     process = Process(disk, work)
 
     def be_slower(_changes: Any) -> None:
@@ -360,16 +345,16 @@ async def test_a_poisoned_record_is_left_out_of_the_list_and_lost(caplog: pytest
     assert "secret" not in caplog.text
 
 
-async def test_a_store_that_fails_a_request_is_an_error_to_try_again_after(era: type[LegacyTask]) -> None:
+async def test_a_store_that_fails_a_request_is_an_error_to_try_again_after(task_era: type[LegacyTask]) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
-    async with process.task(era) as task:
+    async with process.task(task_era) as task:
         await task.start("quick")
         await wait_all_tasks_blocked()
         process.store.failing = True
         error = (await task.reply(task.about("tasks/get")))["error"]
         assert (error["code"], "disk" in error["message"]) == (-32000, False)
-        if era is LegacyTask:
+        if task_era is LegacyTask:
             assert (await task.reply(task.request("tasks/list")))["error"]["code"] == -32000
 
 
@@ -399,9 +384,7 @@ async def test_an_answer_to_what_is_never_asked_again_is_refused_after_a_time_an
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     disk, work = Disk(), Work()
-    async with Process(disk, work).task(ModernTask) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
+    task = await left(disk, work)
     work.may_ask = trio.Event()
     answers = {"other": {"action": "accept", "content": {"value": True}}}
     async with Process(disk, work).task(ModernTask, task.id) as again:
