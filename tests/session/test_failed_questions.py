@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 
 import pytest
@@ -12,7 +11,7 @@ from talk import Json, Legacy, Talk, offering, play, session_with
 from wire_terms import INTERNAL_ERROR, INVALID_REQUEST, NEWEST_LEGACY
 
 from trio_mcp import Context, PeerError, Server
-from trio_mcp.errors import CapabilityError, ProtocolError, RemoteProtocolError
+from trio_mcp.errors import CapabilityError, RemoteProtocolError
 
 WRITES_NO_FORMS = "2025-03-26"
 
@@ -72,19 +71,6 @@ async def test_an_error_instead_of_an_answer_is_an_error_result_that_names_both(
     assert records(caplog) == []
 
 
-async def test_a_handler_may_catch_the_error_with_all_that_the_client_said() -> None:
-    async def copes(ctx: Context) -> str:
-        try:
-            return (await ctx.sample("A line, please")).text
-        except PeerError as error:
-            return json.dumps([error.code, error.message, error.data])
-
-    async with session_with(offering(copes)) as talk:
-        call = talk.call("copes")
-        fail(talk, await talk.question("sampling/createMessage"), -1, "no")
-        assert json.loads(await talk.text(call)) == [-1, "no", {"why": "so"}]
-
-
 @pytest.mark.parametrize(
     ("method", "params"), [("prompts/get", {"name": "sample"}), ("resources/read", {"uri": "note://a"})]
 )
@@ -137,15 +123,6 @@ async def test_an_error_of_another_server_is_an_internal_one(
         await player.call("relays")
         assert "hunter2" not in await player.failure()
     assert [record.exc_info is not None for record in records(caplog)] == [True]
-
-
-async def test_a_protocol_error_that_a_tool_raises_is_still_one(era: type[Legacy]) -> None:
-    async def rejects() -> str:
-        raise ProtocolError("not like this", code=-32011)
-
-    async with play(offering(rejects), era) as player:
-        await player.call("rejects")
-        assert (await player.error())["code"] == -32011
 
 
 # what the client cannot be asked

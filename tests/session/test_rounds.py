@@ -276,26 +276,6 @@ async def test_a_state_of_another_server_with_the_same_keys_is_refused() -> None
 # going away
 
 
-async def test_the_disconnect_of_a_leg_cancels_the_call() -> None:
-    reasons: list[CancelReason | None] = []
-
-    async def works(ctx: Context) -> str:
-        try:
-            await ctx.elicit("?", bool)
-            await trio.sleep_forever()
-        finally:
-            reasons.append(ctx.cancel_reason)
-        return "never"
-
-    async with talk_to(offering(works)) as talk:
-        asked = await talk.round(talk.leg("works"))
-        second = asked.retry(True)
-        await wait_all_tasks_blocked()
-        talk.session.disconnect(talk.listeners[second])
-        await talk.silence()
-        assert reasons == [CancelReason.DISCONNECT]
-
-
 @pytest.mark.parametrize("leave", ["disconnect", "cancel", "close"])
 @pytest.mark.parametrize("leaver", ["first", "copy"])
 async def test_a_leg_goes_on_while_another_listener_still_waits(leave: str, leaver: str) -> None:

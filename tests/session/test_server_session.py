@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 
 import pytest
@@ -66,15 +65,6 @@ async def test_bytes_that_are_no_message_are_answered_and_the_session_goes_on(ta
 
 
 # cancelling
-
-
-async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ignored(talk: Talk) -> None:
-    done = talk.call("add", {"a": 1})
-    await talk.result(done)
-    for request_id in (done, 99, "unknown", 1):  # 1 was initialize
-        talk.cancel(request_id)
-    await talk.silence()
-    assert await talk.result(talk.request("ping")) == {}
 
 
 async def test_clean_up_that_asks_gets_an_error_at_once_and_nothing_is_sent(era: type[Legacy]) -> None:
@@ -163,17 +153,6 @@ def log_server() -> Server:
     return offering(logs)
 
 
-async def test_progress_is_sent_only_to_who_asked_for_it(era: type[Legacy]) -> None:
-    async with play(progress_server(), era) as player:
-        await player.call("steps", {"values": [1, 2]})
-        assert await player.text() == "done"
-        await player.call("steps", {"values": [1, 2.5]}, meta={"progressToken": "p"})
-        for value in (1, 2.5):
-            params = await player.talk.notification("notifications/progress")
-            assert {"progressToken": "p", "progress": value, "total": 3, "message": "going"} == params
-        assert await player.text() == "done"
-
-
 @pytest.mark.parametrize("values", [[2, 1], [1, 1], [math.nan], [math.inf], [-math.inf]], ids=str)
 async def test_progress_that_does_not_rise_is_dropped(era: type[Legacy], values: list[float]) -> None:
     async def steps(ctx: Context) -> str:
@@ -203,33 +182,7 @@ async def test_progress_that_its_reader_would_refuse_is_refused_in_the_tool(era:
         assert unnamed(str(answer), "params.progress", "320 characters") == []
 
 
-def progress_server() -> Server:
-    async def steps(values: list[float], ctx: Context) -> str:
-        for value in values:
-            await ctx.progress(value, 3, "going")
-        return "done"
-
-    return offering(steps)
-
-
 # failing
-
-
-async def test_an_unexpected_exception_is_an_error_result_with_a_reference_and_no_internals(
-    era: type[Legacy], caplog: pytest.LogCaptureFixture
-) -> None:
-    async def breaks() -> str:
-        raise LookupError("the password is hunter2")
-
-    with caplog.at_level(logging.ERROR):
-        async with play(offering(breaks), era) as player:
-            await player.call("breaks")
-            text = await player.failure()
-    assert "hunter2" not in text
-    assert "LookupError" not in text
-    assert "breaks failed with an internal error" in text
-    assert text.rstrip(".").rsplit(" ", 1)[-1] in caplog.text
-    assert "hunter2" in caplog.text
 
 
 # keeping calls apart
