@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from crashing_store import CrashingStore, Disk
+from peer import Json, text_of
 from talk import DECLINE, Round, Talk, accept, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY
@@ -28,6 +29,7 @@ from trio_mcp.stores import Append, StoreError
 from trio_mcp.types import ToolAnnotations
 
 KEYS = KeyRing.random()
+YES = accept(value=True)
 Tool = Callable[..., Coroutine[Any, Any, object]]
 
 
@@ -79,7 +81,7 @@ class Work:
 async def interrupted(asked: Round, process: Process, work: Work) -> AsyncIterator[None]:
     """The next leg, in a process that is killed when the tool has come to where it waits."""
     async with process.talk() as talk:
-        asked.leg({asked.key: accept(value=True)}, talk=talk)
+        asked.leg({asked.key: YES}, talk=talk)
         with trio.fail_after(5):
             await work.started.wait()
         process.store.crash()
@@ -87,13 +89,19 @@ async def interrupted(asked: Round, process: Process, work: Work) -> AsyncIterat
     work.go_on.set()
 
 
-async def test_a_step_of_a_leg_that_a_crash_interrupted_is_not_run_twice() -> None:
-    disk, work = Disk(), Work()
-    asked = await first_round(disk, work.tool)
-    async with interrupted(asked, Process(disk, work.tool), work):
+async def after_crash(work: Work, answer: Json = YES, **options: Any) -> Json:
+    """Return the reply to a leg that comes again, with an answer, since its process was killed in it."""
+    disk = Disk()
+    asked = await first_round(disk, work.tool, **options)
+    async with interrupted(asked, Process(disk, work.tool, **options), work):
         pass
-    async with Process(disk, work.tool).talk() as talk:
-        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "receipt 1"
+    async with Process(disk, work.tool, **options).talk() as talk:
+        return await talk.result(asked.leg({asked.key: answer}, talk=talk))
+
+
+async def test_a_step_of_a_leg_that_a_crash_interrupted_is_not_run_twice() -> None:
+    work = Work()
+    assert text_of(await after_crash(work)) == "receipt 1"
     assert work.charged == 1
 
 
@@ -108,12 +116,8 @@ class Careful(Work):
 
 
 async def test_the_answers_count_with_which_an_earlier_process_has_begun() -> None:
-    disk, work = Disk(), Careful()
-    asked = await first_round(disk, work.tool)
-    async with interrupted(asked, Process(disk, work.tool), work):
-        pass
-    async with Process(disk, work.tool).talk() as talk:
-        assert await talk.text(asked.leg({asked.key: DECLINE}, talk=talk)) == "accept"
+    work = Careful()
+    assert text_of(await after_crash(work, DECLINE)) == "accept"
     assert work.charged == 1
 
 
@@ -131,13 +135,10 @@ class Slow(Work):
 
 
 async def test_a_crash_in_the_middle_of_a_step_ends_the_call() -> None:
-    disk, work = Disk(), Slow()
-    asked = await first_round(disk, work.tool)
-    async with interrupted(asked, Process(disk, work.tool), work):
-        pass
-    async with Process(disk, work.tool).talk() as talk:
-        text = await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
-    assert "step 'charge' may have run" in text
+    work = Slow()
+    result = await after_crash(work)
+    assert result["isError"]
+    assert "step 'charge' may have run" in text_of(result)
     assert work.charged == 1
 
 
@@ -145,12 +146,7 @@ async def test_a_crash_in_the_middle_of_a_step_ends_the_call() -> None:
     "hints", [ToolAnnotations(idempotent_hint=True), ToolAnnotations(read_only_hint=True)], ids=["idempotent", "reads"]
 )
 async def test_a_harmless_tool_runs_such_a_step_again(hints: ToolAnnotations) -> None:
-    disk, work = Disk(), Slow()
-    asked = await first_round(disk, work.tool, annotations=hints)
-    async with interrupted(asked, Process(disk, work.tool, annotations=hints), work):
-        pass
-    async with Process(disk, work.tool, annotations=hints).talk() as talk:
-        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "receipt 2"
+    assert text_of(await after_crash(Slow(), annotations=hints)) == "receipt 2"
 
 
 class Aside(Slow):
@@ -180,7 +176,7 @@ async def test_a_step_that_runs_while_the_call_waits_for_its_client_does_not_run
             await wait_all_tasks_blocked()
     work.go_on.set()
     async with Process(disk, work.tool).talk() as talk:
-        again = asked.leg({asked.key: accept(value=True)}, talk=talk)
+        again = asked.leg({asked.key: YES}, talk=talk)
         assert (await talk.text(again) if ends else await talk.failure(again)) == (
             "accept 1" if ends else str(StepMayHaveRun("charge"))
         )
@@ -195,7 +191,7 @@ async def test_a_step_that_runs_and_could_not_be_recorded_does_not_run_twice(aut
         asked = await talk.round(talk.leg("tool"))
     work.go_on.set()
     async with Process(disk, work.tool).talk() as talk:
-        assert "was lost" in await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
+        assert "was lost" in await talk.failure(asked.leg({asked.key: YES}, talk=talk))
     assert work.charged == 1
 
 
@@ -231,12 +227,7 @@ class Idempotent(Slow):
 
 
 async def test_an_idempotent_step_of_any_tool_runs_again() -> None:
-    disk, work = Disk(), Idempotent()
-    asked = await first_round(disk, work.tool)
-    async with interrupted(asked, Process(disk, work.tool), work):
-        pass
-    async with Process(disk, work.tool).talk() as talk:
-        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "receipt 2"
+    assert text_of(await after_crash(Idempotent())) == "receipt 2"
 
 
 async def test_a_step_that_failed_was_not_done() -> None:
@@ -254,12 +245,7 @@ async def test_a_step_that_failed_was_not_done() -> None:
             self.charge()
             raise ValueError
 
-    disk, work = Disk(), Failing()
-    asked = await first_round(disk, work.tool)
-    async with interrupted(asked, Process(disk, work.tool), work):
-        pass
-    async with Process(disk, work.tool).talk() as talk:
-        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "charged 2"
+    assert text_of(await after_crash(Failing())) == "charged 2"
 
 
 async def test_a_step_that_its_body_gave_up_was_not_done() -> None:
@@ -276,12 +262,7 @@ async def test_a_step_that_its_body_gave_up_was_not_done() -> None:
             scope.cancel()
             await trio.lowlevel.checkpoint()
 
-    disk, work = Disk(), Hasty()
-    asked = await first_round(disk, work.tool)
-    async with interrupted(asked, Process(disk, work.tool), work):
-        pass
-    async with Process(disk, work.tool).talk() as talk:
-        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "done"
+    assert text_of(await after_crash(Hasty())) == "done"
 
 
 def records_something(changes: Sequence[Change]) -> bool:
@@ -300,7 +281,7 @@ async def test_a_step_whose_intent_was_not_recorded_does_not_run() -> None:
 
     process.store.on_write = fail
     async with process.talk() as talk:
-        await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
+        await talk.failure(asked.leg({asked.key: YES}, talk=talk))
     assert work.charged == 0
 
 
@@ -310,7 +291,7 @@ async def test_a_step_does_not_run_while_the_store_hangs(autojump_clock: MockClo
     process = Process(disk, work.tool)
     process.store.on_write = lambda changes: process.store.crash() if records_something(changes) else None
     async with process.talk() as talk:
-        await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
+        await talk.failure(asked.leg({asked.key: YES}, talk=talk))
     assert work.charged == 0
 
 
@@ -340,7 +321,7 @@ async def test_the_last_phase_of_a_handoff_does_not_run_twice() -> None:
     async with interrupted(asked, process(), work):
         pass
     async with process().talk() as talk:
-        text = await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
+        text = await talk.failure(asked.leg({asked.key: YES}, talk=talk))
     assert "step 'after' may have run" in text
     assert work.charged == 1
 
@@ -356,7 +337,7 @@ async def test_a_journal_that_is_too_large_to_travel_is_kept_in_the_store() -> N
     asked = await first_round(disk, tool)
     assert [kind for kind, _ in disk.records] == ["journal"]
     async with Process(disk, tool).talk() as talk:
-        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "100000"
+        assert await talk.text(asked.leg({asked.key: YES}, talk=talk)) == "100000"
 
 
 async def test_a_process_has_a_new_name_at_each_start() -> None:
@@ -386,7 +367,7 @@ async def test_a_tool_that_is_not_replayed_writes_nothing() -> None:
     work.go_on.set()
     async with Process(disk, work.tool, resume="parked").talk() as talk:
         asked = await talk.round(talk.leg("tool"))
-        assert await talk.text(asked.leg({asked.key: accept(value=True)})) == "receipt 1"
+        assert await talk.text(asked.leg({asked.key: YES})) == "receipt 1"
     assert disk.writes == []
 
 
