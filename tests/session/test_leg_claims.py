@@ -4,94 +4,58 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 
 import pytest
 import trio
-from crashing_store import Disk
-from late_store import NEVER, LateStore, in_time
-from talk import Round, Talk, accept, talk_to
+from late_store import NEVER, in_time
+from shared_disk import Shop, yes
+from talk import Round
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.base.shared_limits import UNSETTLED
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import Limits, ServiceOptions
+from trio_mcp.session import Limits
 from trio_mcp.session.recovery import settling
 from trio_mcp.session.recovery.claims import CLAIM_KIND
 from trio_mcp.stores import StoreError, StoreFull
 
-KEYS = KeyRing.random()
 PARK_TTL = 100.0
 
 
-async def wait() -> str:
+async def wait() -> None:
     await trio.sleep_forever()
 
 
-class Shop:
-    """A tool that asks, charges and waits, in several processes that share a disk."""
+class Branch(Shop):
+    """It has another tool, which waits."""
 
-    def __init__(self) -> None:
-        self.disk = Disk()
-        self.charged = 0
-        self.go_on = trio.Event()
-
-    async def order(self, ctx: Context) -> str:
-        await ctx.elicit("Sure?", bool)
-        await ctx.step("charge", self.charge)
-        await self.go_on.wait()
-        return "ordered"
-
-    def charge(self) -> None:
-        self.charged += 1
-
-    async def process(self, stack: AsyncExitStack, resume: str = "replay", actors: int = 100) -> tuple[LateStore, Talk]:
-        """Start a process."""
-        store = LateStore(self.disk)
-        options = ServiceOptions(keys=KEYS, store=store, actors=Limits(actors=actors, park_ttl=PARK_TTL))
-        server = Server("shop", version="1", options=options)
-        server.tool(resume=resume)(self.order)  # type: ignore[call-overload]
+    def add_tools(self, server: Server) -> None:
+        super().add_tools(server)
         server.tool(wait)
-        return store, await stack.enter_async_context(talk_to(server))
-
-    async def asked(self, resume: str = "replay") -> Round:
-        """Return the round of a call whose process has ended."""
-        async with AsyncExitStack() as stack:
-            store, talk = await self.process(stack, resume)
-            asked = await talk.round(talk.leg("order"))
-            store.crash()
-            return asked
 
 
 @pytest.fixture
-def shop() -> Shop:
-    return Shop()
-
-
-def yes(asked: Round, talk: Talk) -> int:
-    return asked.leg({asked.key: accept(value=True)}, talk=talk)  # type: ignore[return-value]
+def shop() -> Branch:
+    return Branch()
 
 
 async def test_a_copy_for_the_same_process_joins_the_call(shop: Shop) -> None:
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        _, talk = await shop.process(stack)
+    async with shop.process() as (_, talk):
         requests = [yes(asked, talk) for _ in range(2)]
         await wait_all_tasks_blocked()
         shop.go_on.set()
         replies = [await talk.receive() for _ in requests]
     assert {reply["id"]: reply["result"]["content"][0]["text"] for reply in replies} == dict.fromkeys(
-        requests, "ordered"
+        requests, "shipped"
     )
-    assert shop.charged == 1
+    assert shop.done == ["ship"]
 
 
 async def test_a_claim_expires_with_the_state(shop: Shop) -> None:
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        _, talk = await shop.process(stack)
+    async with shop.process(actors=Limits(park_ttl=PARK_TTL)) as (_, talk):
         yes(asked, talk)
         await wait_all_tasks_blocked()
         (claim,) = [record for (kind, _), record in shop.disk.records.items() if kind == CLAIM_KIND]
@@ -100,25 +64,20 @@ async def test_a_claim_expires_with_the_state(shop: Shop) -> None:
 
 async def test_without_its_claim_no_call_is_carried_on(shop: Shop) -> None:
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        store, talk = await shop.process(stack)
-
-        def fail(_changes: object) -> None:
-            raise StoreError("the disk is full")
-
-        store.on_write = fail
+    async with shop.process() as (store, talk):
+        store.on_write = is_full
         assert (await talk.error(yes(asked, talk)))["code"] == -32000
-        assert shop.charged == 0
+        assert shop.done == []
         # The state is good for another try.
-        store.on_write = lambda _changes: None
+        store.on_write = in_time
         shop.go_on.set()
-        assert await talk.text(yes(asked, talk)) == "ordered"
+        assert await talk.text(yes(asked, talk)) == "shipped"
 
 
 async def test_a_call_that_must_not_run_twice_claims_nothing(shop: Shop) -> None:
-    asked = await shop.asked("parked")
-    async with AsyncExitStack() as stack:
-        _, talk = await shop.process(stack, "parked")
+    shop.resume = "parked"
+    asked = await shop.asked()
+    async with shop.process() as (_, talk):
         assert "lost" in await talk.failure(yes(asked, talk))
     assert not shop.disk.records
 
@@ -126,75 +85,70 @@ async def test_a_call_that_must_not_run_twice_claims_nothing(shop: Shop) -> None
 # a claim of which nothing comes
 
 
-async def goes_on_elsewhere(shop: Shop, stack: AsyncExitStack, asked: Round) -> None:
+async def goes_on_elsewhere(shop: Shop, asked: Round) -> None:
     """The claim that a living process has made keeps no other process from the call."""
     shop.go_on.set()
-    _, other = await shop.process(stack)
-    assert await other.text(yes(asked, other)) == "ordered"
-    assert shop.charged == 1
+    async with shop.process() as (_, other):
+        assert await other.text(yes(asked, other)) == "shipped"
+    assert shop.done == ["ship"]
 
 
 async def test_a_process_that_is_full_gives_its_claim_back(shop: Shop) -> None:
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        _, full = await shop.process(stack, actors=1)
+    async with shop.process(actors=Limits(actors=1)) as (_, full):
         full.leg("wait")
         await wait_all_tasks_blocked()
         assert (await full.error(yes(asked, full)))["code"] == -32000
-        await goes_on_elsewhere(shop, stack, asked)
+        await goes_on_elsewhere(shop, asked)
+
+
+async def is_gone(*_place: object) -> Sequence[bytes]:
+    raise StoreError("the disk is gone")
 
 
 async def test_a_claim_is_given_back_if_the_log_cannot_be_read(shop: Shop) -> None:
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        store, talk = await shop.process(stack)
-
-        async def fail(*_place: object) -> Sequence[bytes]:
-            raise StoreError("the disk is gone")
-
-        store.entries = fail  # type: ignore[method-assign]
+    async with shop.process() as (store, talk):
+        store.entries = is_gone  # type: ignore[method-assign]
         error = await talk.error(yes(asked, talk))
         assert (error["code"], "disk" in error["message"]) == (-32000, False)
-        await goes_on_elsewhere(shop, stack, asked)
+        await goes_on_elsewhere(shop, asked)
 
 
 async def test_a_claim_is_given_back_if_the_client_leaves_before_the_call_starts(shop: Shop) -> None:
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        store, talk = await shop.process(stack)
+    async with shop.process() as (store, talk):
         store.may_read_logs = trio.Event()
         request = yes(asked, talk)
         await wait_all_tasks_blocked()
         talk.session.disconnect(talk.listeners[request])
         store.may_read_logs.set()
         await wait_all_tasks_blocked()
-        await goes_on_elsewhere(shop, stack, asked)
+        await goes_on_elsewhere(shop, asked)
 
 
 async def test_a_copy_carries_the_call_on_whose_first_request_has_left(shop: Shop) -> None:
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        store, talk = await shop.process(stack)
+    async with shop.process() as (store, talk):
         store.may_read_logs = trio.Event()
         request, copy = yes(asked, talk), yes(asked, talk)
         await wait_all_tasks_blocked()
         talk.session.disconnect(talk.listeners[request])
         store.may_read_logs.set()
         shop.go_on.set()
-        assert await talk.text(copy) == "ordered"
-    assert shop.charged == 1
+        assert await talk.text(copy) == "shipped"
+    assert shop.done == ["ship"]
 
 
 @pytest.mark.parametrize("lands", [True, False], ids=["later", "never"])
 async def test_a_claim_that_is_not_confirmed_is_given_back(shop: Shop, lands: bool, autojump_clock: MockClock) -> None:
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        store, talk = await shop.process(stack)
+    async with shop.process() as (store, talk):
         store.lateness = lambda _changes: 1.0 if lands else NEVER
         assert (await talk.error(yes(asked, talk)))["code"] == -32000
         store.lateness = in_time
         await trio.sleep(10)
-        await goes_on_elsewhere(shop, stack, asked)
+        await goes_on_elsewhere(shop, asked)
 
 
 async def test_a_claim_that_is_not_confirmed_counts_for_its_principal_whatever_the_store_has_for_the_call(
@@ -202,13 +156,11 @@ async def test_a_claim_that_is_not_confirmed_counts_for_its_principal_whatever_t
 ) -> None:
     monkeypatch.setattr(settling, "UNSETTLED", UNSETTLED._replace(limit=2))
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        crashed, first = await shop.process(stack)
+    async with shop.process() as (crashed, first), shop.process() as (store, talk):
         yes(asked, first)
         await wait_all_tasks_blocked()
         crashed.crash()
         (call_id,) = [key for kind, key in shop.disk.records if kind == CLAIM_KIND]
-        store, talk = await shop.process(stack)
         calls = talk.service.calls
         # The first write meets the claim of the process that has ended; the second one is not confirmed.
         writes = iter([None])
@@ -225,26 +177,24 @@ async def test_the_next_request_claims_a_call_whose_claim_is_not_confirmed(
     shop: Shop, autojump_clock: MockClock
 ) -> None:
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        store, talk = await shop.process(stack)
+    async with shop.process() as (store, talk):
         store.lateness = lambda _changes: 0.0
         assert (await talk.error(yes(asked, talk)))["code"] == -32000
         store.lateness = in_time
         shop.go_on.set()
-        assert await talk.text(yes(asked, talk)) == "ordered"
+        assert await talk.text(yes(asked, talk)) == "shipped"
         # What would have given the claim back has not taken the call from it.
         await trio.sleep(10)
-        _, other = await shop.process(stack)
-        assert (await other.error(yes(asked, other)))["code"] == -32000
-    assert shop.charged == 1
+        async with shop.process() as (_, other):
+            assert (await other.error(yes(asked, other)))["code"] == -32000
+    assert shop.done == ["ship"]
 
 
 async def test_a_claim_is_given_back_after_a_full_store_has_refused_the_next_request(
     shop: Shop, autojump_clock: MockClock
 ) -> None:
     asked = await shop.asked()
-    async with AsyncExitStack() as stack:
-        store, talk = await shop.process(stack)
+    async with shop.process() as (store, talk):
         entries = store.entries
 
         async def fail(*_place: object) -> Sequence[bytes]:
@@ -255,9 +205,9 @@ async def test_a_claim_is_given_back_after_a_full_store_has_refused_the_next_req
         # The first one has claimed the call and cannot give it back; the second one cannot claim it.
         for _ in range(2):
             assert (await talk.error(yes(asked, talk)))["code"] == -32000
-        store.entries, store.on_write = entries, lambda _changes: None  # type: ignore[method-assign]
+        store.entries, store.on_write = entries, in_time  # type: ignore[method-assign]
         await trio.sleep(10)
-        await goes_on_elsewhere(shop, stack, asked)
+        await goes_on_elsewhere(shop, asked)
 
 
 def is_full(_changes: object) -> None:
@@ -273,35 +223,28 @@ class LongShop(Shop):
     async def order(self, ctx: Context) -> str:
         for each in ("first", "second"):
             await ctx.elicit(f"{each}?", bool)
-            await ctx.step(f"charge {each}", self.charge)
-        return "ordered"
+            await ctx.step(f"charge {each}", self.does(each))
+        return "shipped"
 
 
 async def test_each_leg_may_go_on_in_another_process_that_gets_the_newest_state() -> None:
     shop = LongShop()
-    async with AsyncExitStack() as stack:
-        talks = [(await shop.process(stack))[1] for _ in range(2)]
-        first = await talks[0].round(talks[0].leg("order"))
-        second = await talks[1].round(yes(first, talks[1]))
-        assert await talks[0].text(yes(second, talks[0])) == "ordered"
-        assert shop.charged == 2
-        refused = await talks[1].error(yes(second, talks[1]))
+    async with shop.process() as (_, here), shop.process() as (_, there):
+        first = await here.round(here.leg("order"))
+        second = await there.round(yes(first, there))
+        assert await here.text(yes(second, here)) == "shipped"
+        assert shop.done == ["first", "second"]
+        refused = await there.error(yes(second, there))
         assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
-    assert shop.charged == 2
+    assert shop.done == ["first", "second"]
 
 
 async def test_a_call_that_another_process_gave_back_goes_on_where_it_is_parked() -> None:
     shop = LongShop()
-    async with AsyncExitStack() as stack:
-        _, home = await shop.process(stack)
+    async with shop.process() as (_, home), shop.process() as (store, other):
         first = await home.round(home.leg("order"))
         second = await home.round(yes(first, home))
-        store, other = await shop.process(stack)
-
-        async def fail(*_place: object) -> Sequence[bytes]:
-            raise StoreError("the disk is gone")
-
-        store.entries = fail  # type: ignore[method-assign]
+        store.entries = is_gone  # type: ignore[method-assign]
         assert (await other.error(yes(second, other)))["code"] == -32000
-        assert await home.text(yes(second, home)) == "ordered"
-    assert shop.charged == 2
+        assert await home.text(yes(second, home)) == "shipped"
+    assert shop.done == ["first", "second"]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 from crashing_store import CrashingStore, Disk
 from peer import EVERYTHING
-from talk import Round, Talk, accept, talk_to
+from shared_disk import Shop, yes
+from talk import accept, talk_to
 from task_process import KEYS, Process, Work
-from task_talk import TASK_ERAS, LegacyTask, ModernTask
-from trio.testing import wait_all_tasks_blocked
+from task_talk import LegacyTask, ModernTask
+from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY
 
 from trio_mcp import Context, Server
@@ -30,7 +30,7 @@ from trio_mcp.stores.sealed import record_place
 # tasks of a process that ends
 
 
-async def test_a_living_process_takes_over_the_tasks_of_one_that_ends(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_living_process_takes_over_the_tasks_of_one_that_ends(autojump_clock: MockClock) -> None:
     disk, work = Disk(), Work()
     first, second = Process(disk, work), Process(disk, work)
     async with first.task(ModernTask) as task, second.task(ModernTask) as elsewhere:
@@ -46,7 +46,7 @@ async def test_a_living_process_takes_over_the_tasks_of_one_that_ends(autojump_c
     assert (work.charged, work.runs) == (1, 2)
 
 
-async def test_while_all_processes_live_none_reads_the_tasks_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_while_all_processes_live_none_reads_the_tasks_again(autojump_clock: MockClock) -> None:
     disk, work = Disk(), Work()
     first, second = Process(disk, work), Process(disk, work)
     listed: list[str] = []
@@ -65,7 +65,7 @@ async def test_while_all_processes_live_none_reads_the_tasks_again(autojump_cloc
 
 
 async def test_the_tasks_of_a_process_that_was_taken_for_dead_are_taken_over_again_when_it_ends(
-    autojump_clock: trio.testing.MockClock,
+    autojump_clock: MockClock,
 ) -> None:
     disk, work = Disk(), Work()
     first, second = Process(disk, work), Process(disk, work)
@@ -123,9 +123,7 @@ async def test_a_process_without_the_tool_of_a_task_shows_it_and_takes_its_answe
         assert (await elsewhere.result())["content"][0]["text"] == "1 accept accept"
 
 
-async def test_a_task_that_is_left_to_a_process_without_its_tool_fails_and_says_so(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_task_that_is_left_to_a_process_without_its_tool_fails_and_says_so(autojump_clock: MockClock) -> None:
     disk, work = Disk(), Work()
     first, (_, server) = Process(disk, work), other_tools(disk)
     async with first.task(ModernTask) as task, talk_to(server, principal="alice") as talk:
@@ -142,18 +140,16 @@ async def test_a_task_that_is_left_to_a_process_without_its_tool_fails_and_says_
 
 async def test_a_state_of_a_process_that_this_store_never_had_is_answered_at_once() -> None:
     there, here = Form(), Form()
-    async with AsyncExitStack() as stack:
-        (_, first), (_, second) = await there.process(stack), await here.process(stack)
-        asked = await first.round(first.leg("fill"))
+    async with there.process() as (_, first), here.process() as (_, second):
+        asked = await first.round(first.leg("order"))
         assert (await second.result(yes(asked, second)))["isError"]
-    assert here.runs == 0
+    assert here.done == []
 
 
 async def test_a_replayable_call_of_a_process_that_this_store_never_had_goes_on() -> None:
     there, here = Form("replay"), Form("replay")
-    async with AsyncExitStack() as stack:
-        (_, first), (_, second) = await there.process(stack), await here.process(stack)
-        asked = await first.round(first.leg("fill"))
+    async with there.process() as (_, first), here.process() as (_, second):
+        asked = await first.round(first.leg("order"))
         assert await second.text(yes(asked, second)) == "accept"
 
 
@@ -181,7 +177,7 @@ async def asked(task: LegacyTask) -> Any:
 
 
 async def test_the_result_of_a_task_is_waited_for_at_another_process_which_asks_its_questions(
-    autojump_clock: trio.testing.MockClock,
+    autojump_clock: MockClock,
 ) -> None:
     work = Work()
     async with legacy_pair(work) as (_, task, elsewhere):
@@ -197,7 +193,7 @@ async def test_the_result_of_a_task_is_waited_for_at_another_process_which_asks_
 
 
 async def test_a_question_that_is_answered_where_the_task_runs_is_withdrawn_elsewhere(
-    autojump_clock: trio.testing.MockClock,
+    autojump_clock: MockClock,
 ) -> None:
     async with legacy_pair(Work()) as (_, task, elsewhere):
         result = elsewhere.about("tasks/result")
@@ -211,7 +207,7 @@ async def test_a_question_that_is_answered_where_the_task_runs_is_withdrawn_else
 
 
 async def test_the_error_of_a_client_at_another_process_is_raised_where_the_task_runs(
-    autojump_clock: trio.testing.MockClock,
+    autojump_clock: MockClock,
 ) -> None:
     async with legacy_pair(Work()) as (_, _, elsewhere):
         result = elsewhere.about("tasks/result")
@@ -222,9 +218,7 @@ async def test_the_error_of_a_client_at_another_process_is_raised_where_the_task
         assert "not today" in outcome["content"][0]["text"]
 
 
-async def test_a_request_for_the_result_goes_on_where_the_task_is_taken_over(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_request_for_the_result_goes_on_where_the_task_is_taken_over(autojump_clock: MockClock) -> None:
     work = Work()
     async with legacy_pair(work) as (first, _, elsewhere):
         result = elsewhere.about("tasks/result")
@@ -238,7 +232,7 @@ async def test_a_request_for_the_result_goes_on_where_the_task_is_taken_over(
 
 
 async def test_a_store_that_fails_for_a_while_is_waited_for_by_a_request_for_the_result(
-    autojump_clock: trio.testing.MockClock,
+    autojump_clock: MockClock,
 ) -> None:
     disk, work = Disk(), Work()
     first, second = Process(disk, work), Process(disk, work)
@@ -255,7 +249,7 @@ async def test_a_store_that_fails_for_a_while_is_waited_for_by_a_request_for_the
 
 
 async def test_an_answer_that_cannot_be_sent_on_is_asked_for_again_by_the_next_request_for_the_result(
-    autojump_clock: trio.testing.MockClock,
+    autojump_clock: MockClock,
 ) -> None:
     disk, work = Disk(), Work()
     first, second = Process(disk, work), Process(disk, work)
@@ -274,49 +268,38 @@ async def test_an_answer_that_cannot_be_sent_on_is_asked_for_again_by_the_next_r
 # calls that wait where they asked
 
 
-class Form:
-    """A tool that asks, and must not be run again, in processes that share a disk."""
+class Form(Shop):
+    """A tool that asks, and must not be run again."""
 
     def __init__(self, resume: str = "parked") -> None:
-        self.disk, self.runs, self._resume = Disk(), 0, resume
+        super().__init__(resume)
 
-    async def fill(self, ctx: Context) -> str:
-        self.runs += 1
+    async def order(self, ctx: Context) -> str:
+        self.done.append("asked")
         return (await ctx.elicit("Sure?", bool)).action
 
-    async def fill_at_length(self, ctx: Context) -> str:
+
+class LongForm(Form):
+    async def order(self, ctx: Context) -> str:
         await ctx.step("read", lambda: "page " * 100)
-        return await self.fill(ctx)
-
-    async def process(self, stack: AsyncExitStack, **options: Any) -> tuple[CrashingStore, Talk]:
-        store = CrashingStore(self.disk)
-        server = Server("form", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
-        server.tool(resume=self._resume)(self.fill)  # type: ignore[call-overload]
-        server.tool(resume=self._resume)(self.fill_at_length)  # type: ignore[call-overload]
-        return store, await stack.enter_async_context(talk_to(server))
-
-
-def yes(asked: Round, talk: Talk) -> RequestId:
-    return asked.leg({asked.key: accept(value=True)}, talk=talk)
+        return await super().order(ctx)
 
 
 async def test_a_parked_call_is_not_lost_at_another_process_while_its_own_one_lives() -> None:
     form = Form()
-    async with AsyncExitStack() as stack:
-        (_, first), (_, second) = [await form.process(stack) for _ in range(2)]
-        asked = await first.round(first.leg("fill"))
+    async with form.process() as (_, first), form.process() as (_, second):
+        asked = await first.round(first.leg("order"))
         assert (await second.error(yes(asked, second)))["code"] == SERVER_BUSY
         assert await first.text(yes(asked, first)) == "accept"
-    assert form.runs == 1
+    assert form.done == ["asked"]
 
 
 async def test_a_client_that_never_reaches_the_process_of_its_call_gets_an_error_after_a_while(
-    autojump_clock: trio.testing.MockClock,
+    autojump_clock: MockClock,
 ) -> None:
     form = Form()
-    async with AsyncExitStack() as stack:
-        (_, first), (_, second) = [await form.process(stack) for _ in range(2)]
-        asked = await first.round(first.leg("fill"))
+    async with form.process() as (_, first), form.process() as (_, second):
+        asked = await first.round(first.leg("order"))
         codes: list[int] = []
         for _ in range(12):
             codes.append((await second.error(yes(asked, second)))["code"])
@@ -327,13 +310,10 @@ async def test_a_client_that_never_reaches_the_process_of_its_call_gets_an_error
         assert await first.text(yes(asked, first)) == "accept"
 
 
-async def test_a_client_that_comes_back_much_later_is_asked_to_try_again(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_client_that_comes_back_much_later_is_asked_to_try_again(autojump_clock: MockClock) -> None:
     form = Form()
-    async with AsyncExitStack() as stack:
-        (_, first), (_, second) = [await form.process(stack) for _ in range(2)]
-        asked = await first.round(first.leg("fill"))
+    async with form.process() as (_, first), form.process() as (_, second):
+        asked = await first.round(first.leg("order"))
         for _ in range(3):
             assert (await second.error(yes(asked, second)))["code"] == SERVER_BUSY
             await trio.sleep(100)
@@ -341,20 +321,18 @@ async def test_a_client_that_comes_back_much_later_is_asked_to_try_again(
 
 async def test_a_parked_call_is_lost_with_its_process() -> None:
     form = Form()
-    async with AsyncExitStack() as stack:
-        (store, first), (_, second) = [await form.process(stack) for _ in range(2)]
-        asked = await first.round(first.leg("fill"))
+    async with form.process() as (store, first), form.process() as (_, second):
+        asked = await first.round(first.leg("order"))
         store.crash()
         assert "lost" in await second.failure(yes(asked, second))
-    assert form.runs == 1
+    assert form.done == ["asked"]
 
 
 async def test_a_call_whose_journal_could_not_be_kept_is_not_lost_either_while_its_process_lives() -> None:
-    form = Form("replay")
-    async with AsyncExitStack() as stack:
-        (store, first), (_, second) = [await form.process(stack, max_state=10) for _ in range(2)]
+    form = LongForm("replay")
+    async with form.process(max_state=10) as (store, first), form.process(max_state=10) as (_, second):
         store.failing = True
-        asked = await first.round(first.leg("fill_at_length"))
+        asked = await first.round(first.leg("order"))
         store.failing = False
         assert (await second.error(yes(asked, second)))["code"] == SERVER_BUSY
         assert await first.text(yes(asked, first)) == "accept"
@@ -370,31 +348,22 @@ async def test_the_legs_that_a_process_cannot_run_are_limited() -> None:
 # a leg that is sent to both
 
 
-class Counter:
-    """A tool that asks, and then does something in no step, in processes that share a disk."""
+class Counter(Shop):
+    """A tool that asks, and then does something in no step."""
 
-    def __init__(self) -> None:
-        self.disk, self.counted, self.go_on = Disk(), 0, trio.Event()
-
-    async def count(self, ctx: Context) -> str:
+    async def order(self, ctx: Context) -> str:
         await ctx.elicit("Sure?", bool)
-        self.counted += 1
+        self.done.append("counted")
         await self.go_on.wait()
         return "counted"
-
-    async def process(self, stack: AsyncExitStack) -> tuple[CrashingStore, Talk]:
-        store = CrashingStore(self.disk)
-        server = Server("counter", version="1", options=ServiceOptions(keys=KEYS, store=store))
-        server.tool(resume="replay")(self.count)
-        return store, await stack.enter_async_context(talk_to(server))
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["where it is parked first", "elsewhere first"])
 async def test_of_two_processes_that_get_a_leg_the_first_runs_it(order: tuple[int, int]) -> None:
     counter = Counter()
-    async with AsyncExitStack() as stack:
-        talks = [(await counter.process(stack))[1] for _ in range(2)]
-        asked = await talks[0].round(talks[0].leg("count"))
+    async with counter.process() as (_, parked), counter.process() as (_, other):
+        talks = parked, other
+        asked = await talks[0].round(talks[0].leg("order"))
         first, second = (talks[number] for number in order)
         running = yes(asked, first)
         await wait_all_tasks_blocked()
@@ -404,29 +373,27 @@ async def test_of_two_processes_that_get_a_leg_the_first_runs_it(order: tuple[in
         assert second.service.supervisor.actors == ()
         counter.go_on.set()
         assert await first.text(running) == "counted"
-    assert counter.counted == 1
+    assert counter.done == ["counted"]
 
 
 async def test_the_process_that_has_forgotten_its_parked_call_takes_it_over_from_one_that_ends() -> None:
     counter = Counter()
-    async with AsyncExitStack() as stack:
-        (_, first), (store, second) = [await counter.process(stack) for _ in range(2)]
-        asked = await first.round(first.leg("count"))
+    async with counter.process() as (_, first), counter.process() as (store, second):
+        asked = await first.round(first.leg("order"))
         yes(asked, second)
         await wait_all_tasks_blocked()
         assert (await first.error(yes(asked, first)))["code"] == SERVER_BUSY
         store.crash()
         counter.go_on.set()
         assert await first.text(yes(asked, first)) == "counted"
-    assert counter.counted == 2
+    assert counter.done == ["counted"] * 2
 
 
 async def test_a_leg_whose_client_goes_while_it_is_claimed_may_be_run_elsewhere() -> None:
     counter = Counter()
     counter.go_on.set()
-    async with AsyncExitStack() as stack:
-        (store, first), (_, second) = [await counter.process(stack) for _ in range(2)]
-        asked = await first.round(first.leg("count"))
+    async with counter.process() as (store, first), counter.process() as (_, second):
+        asked = await first.round(first.leg("order"))
         store.hang = trio.Event()
         request = yes(asked, first)
         await wait_all_tasks_blocked()
@@ -434,15 +401,14 @@ async def test_a_leg_whose_client_goes_while_it_is_claimed_may_be_run_elsewhere(
         store.hang.set()
         await wait_all_tasks_blocked()
         assert await second.text(yes(asked, second)) == "counted"
-    assert counter.counted == 1
+    assert counter.done == ["counted"]
 
 
 async def test_an_answer_that_is_malformed_claims_nothing() -> None:
     counter = Counter()
     counter.go_on.set()
-    async with AsyncExitStack() as stack:
-        (_, first), (_, second) = [await counter.process(stack) for _ in range(2)]
-        asked = await first.round(first.leg("count"))
+    async with counter.process() as (_, first), counter.process() as (_, second):
+        asked = await first.round(first.leg("order"))
         assert (await first.error(asked.leg({asked.key: {"action": 1}}, talk=first)))["code"] == INVALID_PARAMS
         assert await second.text(yes(asked, second)) == "counted"
 
@@ -452,13 +418,14 @@ async def test_an_answer_that_is_malformed_claims_nothing() -> None:
 
 @asynccontextmanager
 async def asked_at(
-    disk: Disk, work: Work, *others: Process, resume: Any = "replay"
+    work: Work, others: int = 1, resume: str = "replay"
 ) -> AsyncIterator[tuple[Process, LegacyTask, list[LegacyTask]]]:
     """Yield a process, its task, which has asked, and the same task at other processes."""
-    first = Process(disk, work, resume)
+    disk = Disk()
+    first, *rest = [Process(disk, work, resume) for _ in range(1 + others)]
     async with AsyncExitStack() as stack:
         task = await stack.enter_async_context(first.task(ModernTask))
-        elsewhere = [await stack.enter_async_context(each.task(ModernTask)) for each in others]
+        elsewhere = [await stack.enter_async_context(each.task(ModernTask)) for each in rest]
         await task.start("order")
         await wait_all_tasks_blocked()
         for each in elsewhere:
@@ -478,27 +445,27 @@ async def key_of(task: LegacyTask) -> str:
 
 @pytest.mark.parametrize("resume", ["replay", "parked"])
 async def test_a_task_is_shown_with_its_questions_and_answered_at_another_process(
-    resume: str, autojump_clock: trio.testing.MockClock
+    resume: str, autojump_clock: MockClock
 ) -> None:
-    disk, work = Disk(), Work()
-    async with asked_at(disk, work, Process(disk, work, resume), resume=resume) as (_, task, (elsewhere,)):
+    work = Work()
+    async with asked_at(work, resume=resume) as (first, task, (elsewhere,)):
         assert (await elsewhere.get())["inputRequests"] == (await task.get())["inputRequests"]
         for _ in range(2):
             await elsewhere.answer(True)
         assert (await elsewhere.result())["content"][0]["text"] == "1 accept accept"
         assert (await task.result())["content"][0]["text"] == "1 accept accept"
     assert (work.charged, work.runs) == (1, 1)
-    assert letters(disk) == []
+    assert letters(first) == []
 
 
-def letters(disk: Disk) -> list[str]:
-    return [key for kind, key in disk.records if kind == MAIL_KIND]
+def letters(process: Process) -> list[str]:
+    return [key for kind, key in process.store.disk.records if kind == MAIL_KIND]
 
 
 async def test_a_question_is_shown_when_the_store_has_it() -> None:
-    disk, work = Disk(), Work()
+    work = Work()
     work.may_ask = trio.Event()
-    async with asked_at(disk, work, Process(disk, work)) as (first, task, (elsewhere,)):
+    async with asked_at(work) as (first, task, (elsewhere,)):
         first.store.hang = trio.Event()
         work.may_ask.set()
         await wait_all_tasks_blocked()
@@ -508,23 +475,16 @@ async def test_a_question_is_shown_when_the_store_has_it() -> None:
         assert [(await each.get())["status"] for each in (task, elsewhere)] == ["input_required"] * 2
 
 
-@pytest.mark.parametrize("era", TASK_ERAS, ids=lambda era: era.era)
-async def test_a_task_is_cancelled_at_another_process(
-    era: type[LegacyTask], autojump_clock: trio.testing.MockClock
-) -> None:
-    disk, work = Disk(), Work()
-    other = Process(disk, work)
-    async with asked_at(disk, work) as (_, task, _), other.task(era, task.id) as elsewhere:
+async def test_a_task_is_cancelled_at_another_process(task_era: type[LegacyTask], autojump_clock: MockClock) -> None:
+    work = Work()
+    async with asked_at(work) as (first, task, _), Process(first.store.disk, work).task(task_era, task.id) as elsewhere:
         assert (await elsewhere.reply(elsewhere.about("tasks/cancel")))["result"]
         assert [await each.status() for each in (task, elsewhere)] == ["cancelled"] * 2
-    assert letters(disk) == []
+    assert letters(first) == []
 
 
-async def test_a_cancel_that_nothing_carries_out_is_refused_after_a_while(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    disk, work = Disk(), Work()
-    async with asked_at(disk, work, Process(disk, work)) as (first, _, (elsewhere,)):
+async def test_a_cancel_that_nothing_carries_out_is_refused_after_a_while(autojump_clock: MockClock) -> None:
+    async with asked_at(Work()) as (first, _, (elsewhere,)):
         first.store.hang = trio.Event()
         assert (await elsewhere.reply(elsewhere.about("tasks/cancel")))["error"]["code"] == SERVER_BUSY
         first.store.hang.set()
@@ -532,11 +492,9 @@ async def test_a_cancel_that_nothing_carries_out_is_refused_after_a_while(
         assert await elsewhere.status() == "cancelled"
 
 
-async def test_an_answer_is_taken_by_the_process_that_takes_the_task_over(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    disk, work = Disk(), Work()
-    async with asked_at(disk, work, *(Process(disk, work) for _ in range(2))) as (first, _, (second, third)):
+async def test_an_answer_is_taken_by_the_process_that_takes_the_task_over(autojump_clock: MockClock) -> None:
+    work = Work()
+    async with asked_at(work, 2) as (first, _, (second, third)):
         first.store.hang = trio.Event()
         # It is acknowledged as soon as it would survive.
         assert (await second.reply(update(second, await key_of(second), True)))["result"]
@@ -546,28 +504,22 @@ async def test_an_answer_is_taken_by_the_process_that_takes_the_task_over(
         await third.answer(True)
         assert (await second.result())["content"][0]["text"] == "1 accept accept"
     assert (work.charged, work.runs) == (1, 2)
-    assert letters(disk) == []
+    assert letters(first) == []
 
 
-async def test_an_answer_is_recorded_in_the_write_that_removes_its_letter(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    disk, work = Disk(), Work()
-    async with asked_at(disk, work, Process(disk, work)) as (_, _, (elsewhere,)):
+async def test_an_answer_is_recorded_in_the_write_that_removes_its_letter(autojump_clock: MockClock) -> None:
+    async with asked_at(Work()) as (first, _, (elsewhere,)):
         await elsewhere.answer(True)
         (taken,) = [
             changes
-            for changes in disk.writes
+            for changes in first.store.disk.writes
             if any(isinstance(change, Remove) and change.kind == MAIL_KIND for change in changes)
         ]
         assert any(isinstance(change, Append) for change in taken)
 
 
-async def test_of_two_answers_that_are_sent_to_other_processes_the_first_counts(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    disk, work = Disk(), Said()
-    async with asked_at(disk, work, *(Process(disk, work) for _ in range(2))) as (_, task, (second, third)):
+async def test_of_two_answers_that_are_sent_to_other_processes_the_first_counts(autojump_clock: MockClock) -> None:
+    async with asked_at(Said(), 2) as (first, task, (second, third)):
         key = await key_of(task)
         requests = [(second, update(second, key, "first"))]
         await wait_all_tasks_blocked()
@@ -575,7 +527,7 @@ async def test_of_two_answers_that_are_sent_to_other_processes_the_first_counts(
         for each, request in requests:
             assert (await each.reply(request))["result"]
         assert (await task.result())["content"][0]["text"] == "first"
-    assert letters(disk) == []
+    assert letters(first) == []
 
 
 class Said(Work):
@@ -585,39 +537,37 @@ class Said(Work):
         return await ctx.elicit.strict("What?", str)
 
 
-async def test_an_answer_that_is_malformed_is_rejected_where_it_comes_to(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    disk, work = Disk(), Work()
-    async with asked_at(disk, work, Process(disk, work)) as (_, _, (elsewhere,)):
+async def test_an_answer_that_is_malformed_is_rejected_where_it_comes_to(autojump_clock: MockClock) -> None:
+    async with asked_at(Work()) as (first, _, (elsewhere,)):
         key = await key_of(elsewhere)
         request = elsewhere.request("tasks/update", taskId=elsewhere.id, inputResponses={key: {"action": 1}})
         assert (await elsewhere.reply(request))["error"]["code"] == INVALID_PARAMS
         assert (await elsewhere.reply(update(elsewhere, "unknown", True)))["result"]
-    assert letters(disk) == []
+    assert letters(first) == []
 
 
 async def test_a_stranger_writes_no_letter() -> None:
-    disk, work = Disk(), Work()
-    async with asked_at(disk, work) as (_, task, _), talk_to(Process(disk, work).server, principal="bob") as talk:
+    work = Work()
+    async with (
+        asked_at(work) as (first, task, _),
+        talk_to(Process(first.store.disk, work).server, principal="bob") as talk,
+    ):
         stranger = ModernTask(talk)
         stranger.id = task.id
         key = await key_of(task)
         assert (await stranger.reply(update(stranger, key, True)))["error"]["code"] == INVALID_PARAMS
         assert (await stranger.reply(stranger.about("tasks/cancel")))["error"]["code"] == INVALID_PARAMS
-        assert letters(disk) == []
+        assert letters(first) == []
 
 
-async def test_a_letter_that_cannot_be_read_keeps_no_other_from_being_taken(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    disk, work = Disk(), Work()
-    async with asked_at(disk, work, Process(disk, work)) as (first, task, (elsewhere,)):
+async def test_a_letter_that_cannot_be_read_keeps_no_other_from_being_taken(autojump_clock: MockClock) -> None:
+    async with asked_at(Work()) as (first, task, (elsewhere,)):
         key = storage_key(task.id)
         assert key is not None
         # Before the one with the answer, in the order of their keys; it opens with the keys, and is nothing of this version.
         place = record_place(MAIL_KIND, f"{key}-")
-        disk.records[MAIL_KIND, f"{key}-"] = Record(MAIL_KIND, f"{key}-", Vault(KEYS).seal(b"poison", place), version=1)
+        poison = Record(MAIL_KIND, f"{key}-", Vault(KEYS).seal(b"poison", place), version=1)
+        first.store.disk.records[MAIL_KIND, f"{key}-"] = poison
         for _ in range(2):
             await elsewhere.answer(True)
         assert (await task.result())["content"][0]["text"] == "1 accept accept"
@@ -633,9 +583,8 @@ class Unsayable(Work):
         return (await ctx.sample("Hello", metadata={"value": float("nan")})).text
 
 
-async def test_what_a_task_says_and_json_cannot_ends_no_server(autojump_clock: trio.testing.MockClock) -> None:
-    disk, work = Disk(), Unsayable()
-    async with asked_at(disk, work, Process(disk, work)) as (_, task, (elsewhere,)):
+async def test_what_a_task_says_and_json_cannot_ends_no_server(autojump_clock: MockClock) -> None:
+    async with asked_at(Unsayable()) as (_, task, (elsewhere,)):
         seen = await elsewhere.get()
         (question,) = seen["inputRequests"].values()
         assert question["params"]["message"] == seen["statusMessage"] == "broken\ufffd"
