@@ -19,6 +19,7 @@ from trio_mcp.types import InputRequiredResult
 HERE = Path(__file__).parent
 ROUNDS, REPLAY, SESSION = "session/test_rounds.py", "session/test_replay.py", "session/test_server_session.py"
 STATE, CLIENT = "protocol/test_request_state.py", "client/test_client_rounds.py"
+MACHINE = "session/test_rounds_machine.py::test_any_program_of_legs_answers_repeats_losses_and_restarts_does_what_the_model_says"
 
 TABLE = {
     "questions that depend on each other": [
@@ -34,8 +35,8 @@ TABLE = {
         f"{ROUNDS}::test_a_state_of_another_server_with_the_same_keys_is_refused",
         f"{STATE}::test_a_state_opens_only_for_what_it_was_sealed_for",
     ],
-    "the same leg again": ["a_copy_of_a_leg_that_has_ended_gets_its_outcome_and_runs_nothing"],
-    "copies of a leg at the same time": ["copies_of_a_running_leg_run_once_and_get_one_outcome"],
+    "the same leg again": [MACHINE],
+    "copies of a leg at the same time": [MACHINE],
     "a leg at two servers": [f"{REPLAY}::test_a_call_that_must_not_run_twice_is_reported_as_lost"],
     "a state with other arguments": [
         f"{ROUNDS}::test_a_state_with_another_tool_or_other_arguments_is_refused_and_nothing_runs"

@@ -12,7 +12,6 @@ GROUPS: Mapping[str, str] = MappingProxyType(
     {
         "A": "What a server offers",
         "B": "Streaming: questions, progress, changes",
-        "C": "Sampling",
         "D": "Structured concurrency",
         "E": "The life of a connection",
         "F": "What only some wires have",

@@ -2,6 +2,6 @@
 
 from trio_mcp.testing.contract import all_rules
 
-from . import branches, forms, rounds, sampling
+from . import calls, rounds
 
-__all__ = ["all_rules", "branches", "forms", "rounds", "sampling"]
+__all__ = ["all_rules", "calls", "rounds"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import trio
-from wire_terms import PROTOCOL_VERSION, SUBSCRIPTION_ID
+from wire_terms import SUBSCRIPTION_ID
 
-from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.testing.contract.makers import Trait
 from trio_mcp.testing.contract.pair import Pair
-from trio_mcp.testing.contract.peer import EVERYTHING, INFO, Call, Peer, accepted
+from trio_mcp.testing.contract.peer import EVERYTHING, Call, Peer, accepted
 from trio_mcp.testing.contract.rules import MODERN, rule
 from trio_mcp.types import JsonObject
 
@@ -19,7 +18,6 @@ NO_ROUNDS = "legacy revisions have no rounds: a server sends its questions as re
 NO_META = "a legacy client sends its capabilities once per session"
 NO_LISTEN = "legacy revisions have no subscriptions/listen"
 
-STATE_REFUSED: JsonObject = {"code": -32602, "message": InvalidRequestState.TEXT}
 ANSWERS: dict[str, JsonObject] = {
     "elicitation/create": accepted(value=3),
     "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"},
@@ -40,17 +38,6 @@ async def a_server_is_discovered(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_META)
-async def a_request_without_client_capabilities_is_rejected(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        meta: JsonObject = {PROTOCOL_VERSION: pair.revision}
-        await peer.send({"id": "bare", "method": "tools/list", "params": {"_meta": meta}})
-        error = await peer.error("bare")
-        assert error["code"] == -32602
-        assert "clientCapabilities" in str(error["message"])
-        await peer.ping()
-
-
-@rule("G", revisions=MODERN, why=NO_META)
 async def the_client_capabilities_of_one_request_apply_to_no_other(pair: Pair) -> None:
     async with pair.peer() as peer:
         peer.capabilities = {}
@@ -66,14 +53,6 @@ async def a_tool_that_some_clients_cannot_serve_is_listed_for_all(pair: Pair) ->
     async with pair.peer({}) as peer:
         tools = (await peer.result(await peer.request("tools/list")))["tools"]
         assert "gated" in [tool["name"] for tool in tools]  # type: ignore[union-attr, index, call-overload]
-
-
-@rule("G", revisions=MODERN, why="legacy revisions have these methods")
-async def methods_of_legacy_sessions_are_unknown(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        for method in ("ping", "logging/setLevel", "resources/subscribe", "initialize"):
-            error = await peer.error(await peer.request(method, {"level": "debug", "uri": NOTE, "clientInfo": INFO}))
-            assert error["code"] == -32601, (method, error)
 
 
 # rounds
@@ -101,60 +80,7 @@ async def a_call_may_take_several_rounds_and_runs_once(pair: Pair) -> None:
     assert [pair.stage.count(f"answer {number}") for number in (1, 2)] == [1, 1]
 
 
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def a_missing_answer_is_requested_again(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_both")
-        left, right = await call.round()
-        await call.go_on({left: accepted(value=1)})
-        assert list(await call.round()) == [right]
-        await call.go_on({})
-        assert list(await call.round()) == [right]
-        await call.go_on({right: accepted(value=2)})
-        assert await call.text() == "1 2"
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def an_answer_to_an_unasked_question_of_a_round_is_ignored(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
-        (first,) = await call.round()
-        await call.go_on({first: accepted(value=1), "elicit-2": accepted(value=9), "other": {"action": "cancel"}})
-        (second,) = await call.round()
-        await call.go_on({first: accepted(value=8), second: accepted(value=2)})
-        assert await call.text() == "1 2"
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def a_client_that_can_no_longer_answer_is_rejected_and_the_call_waits(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
-        (key,) = await call.round()
-        peer.capabilities = {}
-        await call.go_on({})
-        assert (await call.error())["code"] == -32021
-        peer.capabilities = EVERYTHING
-        await finish(call, key)
-
-
 # the state
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def a_modified_state_is_rejected_and_the_original_one_continues_the_call(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
-        (key,) = await call.round()
-        true = call.state
-        assert isinstance(true, str)
-        swapped = "A" if true[20] != "A" else "B"
-        for false in (true[:20] + swapped + true[21:], true[:-4], "", "nonsense", true + "A"):
-            call.state = false
-            await call.go_on({key: accepted(value=1)})
-            assert await call.error() == STATE_REFUSED
-        call.state = true
-        await finish(call, key)
-    assert pair.stage.count("answer 1") == 1
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
@@ -165,38 +91,6 @@ async def answers_without_a_state_begin_a_new_call(pair: Pair) -> None:
         (key,) = await call.round()
         assert pair.stage.count("answer 1") == 0
         await finish(call, key)
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def a_copy_of_a_leg_that_has_ended_gets_its_outcome_and_runs_nothing(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
-        (first,) = await call.round()
-        before = call.state
-        await call.go_on({first: accepted(value=1)})
-        (second,) = await call.round()
-        after, call.state = call.state, before
-        await call.go_on({first: accepted(value=9)})
-        assert list(await call.round()) == [second]
-        call.state = after
-        await call.go_on({second: accepted(value=2)})
-        assert await call.text() == "1 2"
-    assert pair.stage.count("answer 1") == 1
-
-
-@rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def copies_of_a_running_leg_run_once_and_get_one_outcome(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        call = await peer.call("ask_and_wait")
-        (key,) = await call.round()
-        await call.go_on({key: accepted(value=1)})
-        original = call.id
-        await pair.stage.marked("answered")
-        await call.go_on({key: accepted(value=2)})
-        await peer.ping()
-        await pair.stage.open("answered")
-        assert await peer.result(original) == await call.result()
-    assert pair.stage.count("answered") == 1
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS, needs=(Trait.SERVES_MANY,))
