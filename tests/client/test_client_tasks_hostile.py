@@ -184,6 +184,17 @@ async def test_a_task_that_was_cancelled_elsewhere_raises() -> None:
             await client.call_tool("book")
 
 
+async def test_a_cancel_that_is_refused_because_the_task_is_over_is_no_error() -> None:
+    refused = {"error": {"code": -32602, "message": "it is over"}}
+    answers = Answers(tools_call=[created()], tasks_get=[task(), completed()], tasks_cancel=[refused])
+    async with against(answers) as (client, _):
+        handle = await client.start_tool("book")
+        with pytest.raises(PeerError):
+            await handle.cancel()
+        await handle.cancel()
+        assert (await handle.status()).status == "completed"
+
+
 async def test_a_task_that_is_over_when_it_is_created_is_asked_for_its_outcome() -> None:
     async with against(Answers(tools_call=[created(status="completed")], tasks_get=[completed()])) as (client, _):
         assert (await client.call_tool("book")).text == "done"

@@ -12,6 +12,7 @@ from scripted import discovered, said
 from scripted_http import Exchange, http_conversation, in_session
 
 from trio_mcp import Client
+from trio_mcp.client.requester import ATTEMPTS
 from trio_mcp.errors import PeerError, RequestTimeout, ServerBusy, SessionLost
 
 # the probe
@@ -39,6 +40,17 @@ async def test_a_server_that_is_busy_at_the_probe_is_not_taken_for_a_legacy_one(
         (await wire.post("server/discover")).result(discovered())
     assert trio.current_time() >= 2
     assert client.protocol_version == "2026-07-28"
+
+
+async def test_a_server_that_restarts_while_the_session_is_opened_is_waited_for() -> None:
+    async with http_conversation() as (client, wire, _start):
+        post = await wire.post("initialize")
+        post.stream()
+        post.break_off()
+        for _ in range(ATTEMPTS - 1):
+            (await wire.post("initialize")).fail(httpx2.ConnectError("refused"))
+        await wire.without_stream()
+    assert client.protocol_version.startswith("2025")
 
 
 # sessions that are lost

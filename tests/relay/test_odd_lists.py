@@ -220,6 +220,20 @@ async def test_a_list_is_read_over_another_connection_if_that_of_the_notified_ho
         assert {*await listed(client, "tool")} == {"f_last"}
 
 
+async def test_a_list_is_not_read_again_while_no_connection_is_there(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "trio_mcp.relay")
+    far = ListingServer("far", "tool", ["one"])
+    hub = Server("hub")
+    hub.mount("f", proxy(far, name="far"))
+    async with served(hub):
+        far.seconds = SECONDS
+        await far.change(["two"])
+        await wait_all_tasks_blocked()
+        await far.channels[0].aclose()
+        await wait_all_tasks_blocked()
+        assert [unnamed(text, "tools", "far") for text in warnings(caplog, "INFO")].count([]) == 1
+
+
 async def test_a_host_that_connects_while_a_list_changes_learns_the_new_list(monkeypatch: pytest.MonkeyPatch) -> None:
     far = ListingServer("far", "tool", ["old"])
     hub = Server("hub")
