@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 
 import pytest
 import trio
 from connected import connected
 from programs import Programs, programs
+from scripted import Wire, answered, as_modern, client_over, said
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Client, Server
 from trio_mcp.base.backoff import RECONNECT_BACKOFF
+from trio_mcp.client.reconnecting import reconnecting
 from trio_mcp.client.session_reconnecting import LEAST_PAUSE
 from trio_mcp.errors import Unreachable
+from trio_mcp_transports.memory import MemoryChannel, memory_pair
 
 __all__ = ["programs"]
 
@@ -48,6 +53,40 @@ async def test_a_lost_connection_is_reported_and_the_next_request_connects_again
             assert client.is_open
         assert not client.is_open
     assert len(seen) == 1  # closing is no loss
+
+
+async def test_a_connection_that_breaks_is_reported_once() -> None:
+    seen: list[str] = []
+    wires: list[Wire] = []
+    breaks = trio.Event()
+
+    async def break_down() -> None:
+        await breaks.wait()
+        raise OSError("broken")
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[MemoryChannel]:
+        ours, theirs = memory_pair()
+        wires.append(Wire(theirs))
+        with closing(ours):
+            async with trio.open_nursery() as nursery:
+                if len(wires) > 1:  # what breaks the first one is raised by the client
+                    nursery.start_soon(break_down)
+                yield ours
+
+    async with client_over(reconnecting(connect), mode="modern", on_disconnect=seen.append) as (client, start):
+        opened = start(client.open)
+        await wait_all_tasks_blocked()
+        await as_modern(wires[0])
+        await opened.result()
+        await wires[0].close()
+        call = start(client.call_tool, "fine")
+        await wait_all_tasks_blocked()
+        await answered(wires[1], call, "tools/call", said("fine"))
+        del seen[:]
+        breaks.set()
+        await wait_all_tasks_blocked()
+        assert len(seen) == 1
 
 
 async def test_a_connection_that_is_not_opened_again_is_reported_and_the_client_is_over(

@@ -157,16 +157,15 @@ class ReconnectingChannel(MessageChannel):
         """
         if self._lacks_session:
             values = self._sendable(values)
-            if not values:
-                await trio.lowlevel.checkpoint()
-                return
-            if self._inner is None and not await self._reconnected(values):
+            requests = [value.message.id for value in values if isinstance(value.message, Request)]
+            # A cancellation, of a request to the server before this one, is no reason to start it.
+            if requests and self._inner is None and not await self._reconnected(requests):
                 return
         if self._closed:
             raise trio.ClosedResourceError("this channel was closed")
         inner = self._inner
-        if inner is None:
-            # It was lost since they were queued: they are answered with all others.
+        if inner is None or not values:
+            # If it was lost since they were queued, they are answered with all others.
             await trio.lowlevel.checkpoint()
             return
         try:
@@ -194,13 +193,8 @@ class ReconnectingChannel(MessageChannel):
                 self._answer(message.id, SESSION_LOST, session_lost=True)
         return sendable
 
-    async def _reconnected(self, values: Sequence[Envelope[Sent]]) -> bool:
-        """Connect for these messages, and return True; else answer the requests among them."""
-        ids = [value.message.id for value in values if isinstance(value.message, Request)]
-        # A cancellation, of a request to the server before this one, is no reason to start it.
-        if not ids:
-            await trio.lowlevel.checkpoint()
-            return False
+    async def _reconnected(self, ids: Sequence[RequestId]) -> bool:
+        """Connect for these requests, and return True; else answer them."""
         self._wanted, self._failure = True, None
         self._notify()
         while self._wanted and not self._closed:
