@@ -305,11 +305,9 @@ class Rounds:
         if self._ended is None:
             with trio.CancelScope() as scope:
                 self._scopes.add(scope)
-                before = HOME.set(self.home)
                 try:
                     return await self._ask_all(self._handlers.find_for(asker), questions, codec)
                 finally:
-                    HOME.reset(before)
                     self._scopes.discard(scope)
         # A new exception for each caller: a shared one would collect the tracebacks of all of them.
         raise Disconnected(str(self._ended))
@@ -326,6 +324,8 @@ class Rounds:
         answers: dict[str, JsonObject] = {}
 
         async def answer(key: str, method: str, answering: Awaitable[Model]) -> None:
+            # In the context of this task alone.
+            HOME.set(self.home)
             try:
                 answers[key] = codec.encode_input_response(method, await answering)
             finally:
