@@ -49,3 +49,27 @@ def test_a_limit_is_raised_with_a_reason_and_by_its_name(
         house.limits()
     file.write_text('[code]\n"a" = 10\n\n[[raised]]\nwhat = "code: a"\nby = 5\nwhy = "it is read"\n')
     assert house.limits() == {"code": {"a": 15}}
+
+
+@pytest.mark.parametrize(
+    ("folder", "line", "counted"),
+    [
+        ("session", "from trio_mcp.session.pump import Pump", []),
+        ("wires/session", "import trio_mcp.session.pump", []),
+        ("contract", "from trio_mcp.testing import mock", []),
+        ("wires/transports", "import trio_mcp_transports.memory", []),
+        ("transports", "from trio_mcp import Server, types", []),
+        ("", "from trio_mcp.errors import ToolError", []),
+        ("", "from trio_mcp.session import pump, received", ["trio_mcp.session.pump"]),
+        ("server", "from trio_mcp.session.pump import Pump, closing", ["trio_mcp.session.pump"]),
+        ("session", "def f():\n    import trio_mcp_transports.memory", ["trio_mcp_transports.memory"]),
+    ],
+)
+def test_a_test_may_import_public_packages_and_its_own_room(
+    folder: str, line: str, counted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tests" / folder / "test_it.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(line)
+    monkeypatch.setattr(house, "TESTS", tmp_path / "tests")
+    assert house.foreign(file, house.packages()) == counted

@@ -1,7 +1,8 @@
 """Compare the size of the house with `house.toml`: `make lint` fails where something has grown; `--lower` writes what has shrunk.
 
 Counted are lines of code and files of each room (a folder with Python files, without the folders in it), public names of each
-package of docs/reference.md, and exceptions: imports that a contract of import-linter ignores, and imports that are deferred.
+package of docs/reference.md, and exceptions: imports that a contract of import-linter ignores, imports that are deferred, and
+internal modules that tests of another room import.
 `tests/test_house.py` compares the roads of `hops.py`.
 
 What may grow is written in the same commit, with a reason:
@@ -14,11 +15,12 @@ What may grow is written in the same commit, with a reason:
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "docs" / "site")]
@@ -26,8 +28,11 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "doc
 from public_names import names_of, packages  # noqa: E402
 from size import ROOT, measure  # noqa: E402
 
+TESTS = ROOT / "tests"
 FILE = Path(__file__).with_name("house.toml")
 DEFERRED = re.compile(r"# noqa: PLC0415|\bimport_module\(")
+ROOMS = {"contract": "trio_mcp.testing", "transports": "trio_mcp_transports"}
+"""What tests in these folders are about; others are about the package of their name."""
 
 Counts = dict[str, dict[str, int]]
 """What was counted, by table of the file."""
@@ -43,6 +48,36 @@ def product() -> list[Path]:
     )
 
 
+def imported(source: str) -> Iterator[str]:
+    """Yield the modules of the product that a file imports, each as often as a name comes from it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [module_of(f"{node.module}.{alias.name}") or f"{node.module}" for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.partition(".")[0] in ("trio_mcp", "trio_mcp_transports"))
+
+
+def module_of(name: str) -> str | None:
+    """Return the name if a module of the product has it."""
+    path = "/".join(name.split("."))
+    files = (f"{root}{path}{end}" for root in ("", "transports/") for end in (".py", "/__init__.py"))
+    return name if any(ROOT.joinpath(file).is_file() for file in files) else None
+
+
+def foreign(file: Path, public: list[str]) -> list[str]:
+    """Return the internal modules of other rooms that a file of the tests imports, each once."""
+    folders = [part for part in file.relative_to(TESTS).parts[:-1] if part != "wires"]
+    room = ROOMS.get(folders[0], f"trio_mcp.{folders[0]}") if folders else ""
+    return sorted(
+        name
+        for name in set(imported(file.read_text(encoding="utf-8")))
+        if name not in public and not (room and f"{name}.".startswith(f"{room}."))
+    )
+
+
 def count() -> Counts:
     """Count the house as it is."""
     code, files, deferred = Counter[str](), Counter[str](), 0
@@ -53,11 +88,17 @@ def count() -> Counts:
         deferred += len(DEFERRED.findall(file.read_text(encoding="utf-8")))
     contracts = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     ignored = sum(len(contract.get("ignore_imports", ())) for contract in contracts["contracts"])
+    public = packages()
+    imports = sum(len(foreign(file, public)) for file in TESTS.rglob("*.py"))
     return {
         "code": {"all": code.total(), **code},
         "files": {"all": files.total(), **files},
-        "public names": {package: len(names_of(package)) for package in packages()},
-        "exceptions": {"deferred imports": deferred, "ignored imports": ignored},
+        "public names": {package: len(names_of(package)) for package in public},
+        "exceptions": {
+            "deferred imports": deferred,
+            "ignored imports": ignored,
+            "internal modules imported by tests of other rooms": imports,
+        },
     }
 
 
