@@ -12,9 +12,10 @@ import itertools
 import json
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from functools import partial
+from types import ModuleType
 from typing import Any, Never, TypeAlias
 from urllib.parse import urlencode
 
@@ -75,7 +76,7 @@ from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay import host_links
 from trio_mcp.runtime import Account, open_supervisor
 from trio_mcp.server import registration
-from trio_mcp.session import Limits, MemoryBudget, Peer, keyed_calls, subscriptions
+from trio_mcp.session import Limits, MemoryBudget, Peer, Service, keyed_calls, subscriptions
 from trio_mcp.session.calls import directory, url_elicitations
 from trio_mcp.session.calls.directory import CallDirectory
 from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations
@@ -110,19 +111,31 @@ async def visit(ctx: Context) -> str:
 
 
 class Callers:
-    """The connections of callers to one server in memory, each opened when its caller first comes."""
+    """The connections of callers to one service in memory, each opened when its caller first comes."""
 
-    def __init__(self, talk: Callable[[str | None], Talk]) -> None:
-        self._talk = talk
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._talks: dict[str | None, Talk] = {}
         self.numbers = itertools.count()
 
+    def connect(self, caller: str | None) -> Talk:
+        """Return one more connection of the caller."""
+        return Talk(self._service, principal=caller, account=self._service.open_account(Peer(caller)))
+
     async def of(self, caller: str | None, *, opens: bool = False) -> Talk:
         if caller not in self._talks:
-            self._talks[caller] = self._talk(caller)
+            self._talks[caller] = self.connect(caller)
             if opens:
                 await self._talks[caller].initialize()
         return self._talks[caller]
+
+
+@contextmanager
+def limited(module: ModuleType, name: str, size: int = 1) -> Iterator[None]:
+    """Let the shared limit of this name have room for `LIMIT` things of this size in a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, name, getattr(module, name)._replace(limit=size * LIMIT))
+        yield
 
 
 async def refusal(talk: Talk) -> str | None:
@@ -142,24 +155,20 @@ async def callers(**options: Any) -> AsyncIterator[Callers]:
     server.tool(wait, name="work", task=True)
     server.resource("a:all")(lambda: "")
     async with server.open_service() as service:
-        yield Callers(lambda caller: Talk(service, principal=caller, account=service.open_account(Peer(caller))))
+        yield Callers(service)
 
 
-def calling(tool: str, **options: Any) -> AbstractAsyncContextManager[Hold]:
+@asynccontextmanager
+async def calling(tool: str, **options: Any) -> AsyncIterator[Hold]:
     """Hold a call of a tool of a modern client."""
+    async with callers(**options) as known:
 
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Hold]:
-        async with callers(**options) as known:
+        async def hold(caller: str | None) -> str | None:
+            talk = await known.of(caller)
+            talk.leg(tool, capabilities=PAGES)
+            return await refusal(talk)
 
-            async def hold(caller: str | None) -> str | None:
-                talk = await known.of(caller)
-                talk.leg(tool, capabilities=PAGES)
-                return await refusal(talk)
-
-            yield hold
-
-    return opened()
+        yield hold
 
 
 @asynccontextmanager
@@ -172,7 +181,7 @@ async def threads() -> AsyncIterator[Hold]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registration, "MAX_THREADS", LIMIT)
         async with offering(work).open_service() as service:
-            known = Callers(lambda caller: Talk(service, principal=caller, account=service.open_account(Peer(caller))))
+            known = Callers(service)
 
             async def hold(caller: str | None) -> str | None:
                 talk = await known.of(caller)
@@ -192,34 +201,20 @@ async def threads() -> AsyncIterator[Hold]:
 
 
 @asynccontextmanager
-async def tool_places() -> AsyncIterator[Hold]:
+async def calling_limited(*before: str, **options: int) -> AsyncIterator[Hold]:
+    """Hold a call of a tool with these limits, which these callers call before."""
     server = Server("s", version="1")
-    server.tool(wait, limit=LIMIT)
+    server.tool(wait, **options)
     async with server.open_service() as service:
-        known = Callers(lambda caller: Talk(service, principal=caller, account=service.open_account(Peer(caller))))
+        known = Callers(service)
 
         async def hold(caller: str | None) -> str | None:
             talk = await known.of(caller)
             talk.leg("wait")
             return await refusal(talk)
 
-        yield hold
-
-
-@asynccontextmanager
-async def tool_queue() -> AsyncIterator[Hold]:
-    server = Server("s", version="1")
-    server.tool(wait, limit=1, queue=LIMIT)
-    async with server.open_service() as service:
-        known = Callers(lambda caller: Talk(service, principal=caller))
-        (await known.of("first")).leg("wait")
-        await wait_all_tasks_blocked()
-
-        async def hold(caller: str | None) -> str | None:
-            talk = await known.of(caller)
-            talk.leg("wait")
-            return await refusal(talk)
-
+        for caller in before:
+            await hold(caller)
         yield hold
 
 
@@ -258,31 +253,25 @@ def listen(talk: Talk, uri: str) -> None:
     talk.ask("subscriptions/listen", notifications={"resourceSubscriptions": [uri]})
 
 
-def subscribing(
+@asynccontextmanager
+async def subscribing(
     name: str, size: int, subscribe: Callable[[Talk, str], None], *, legacy: bool = False
-) -> AbstractAsyncContextManager[Hold]:
+) -> AsyncIterator[Hold]:
     """Hold a subscription to a resource; the limit of this name has room for `LIMIT` things of this size."""
+    with limited(subscriptions, name, size):
+        async with callers() as known:
 
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Hold]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(subscriptions, name, getattr(subscriptions, name)._replace(limit=size * LIMIT))
-            async with callers() as known:
+            async def hold(caller: str | None) -> str | None:
+                talk = await known.of(caller, opens=legacy)
+                subscribe(talk, f"a:{next(known.numbers):02}")
+                return await refusal(talk)
 
-                async def hold(caller: str | None) -> str | None:
-                    talk = await known.of(caller, opens=legacy)
-                    subscribe(talk, f"a:{next(known.numbers):02}")
-                    return await refusal(talk)
-
-                yield hold
-
-    return opened()
+            yield hold
 
 
 @asynccontextmanager
 async def awaited_pages() -> AsyncIterator[Hold]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(url_elicitations, "AWAITED_PAGES", AWAITED_PAGES._replace(limit=LIMIT))
+    with limited(url_elicitations, "AWAITED_PAGES"):
         async with calling("visit") as hold:
             yield hold
 
@@ -290,8 +279,7 @@ async def awaited_pages() -> AsyncIterator[Hold]:
 @asynccontextmanager
 async def stored_outcomes() -> AsyncIterator[Hold]:
     records, numbers = RepeatedRecords(peer_logger(__name__)), itertools.count()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_store, "STORED_OUTCOMES", STORED_OUTCOMES._replace(limit=LIMIT))
+    with limited(key_store, "STORED_OUTCOMES"):
         async with open_supervisor() as supervisor:
             unsettled = Settling(supervisor, MemoryBudget(), records)
             keys = KeyStore(MemoryStore(), lambda: "node", 60.0, records, supervisor, unsettled)
@@ -326,8 +314,7 @@ async def unsettled() -> AsyncIterator[Hold]:
     async def fail() -> None:
         raise StoreError
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settling, "UNSETTLED", UNSETTLED._replace(limit=LIMIT))
+    with limited(settling, "UNSETTLED"):
         async with Server("s", version="1").open_service() as service:
             records = service.calls.settling
 
@@ -359,10 +346,9 @@ async def followed_resources() -> AsyncIterator[Hold]:
     outer, far, numbers = Server("outer", version="1"), Server("far", version="1"), itertools.count()
     far.resource("a:{name}")(lambda name: name)
     outer.mount("f", proxy(far))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_links, "FOLLOWED_RESOURCES", FOLLOWED_RESOURCES._replace(limit=LIMIT))
+    with limited(host_links, "FOLLOWED_RESOURCES"):
         async with outer.open_service() as service:
-            known = Callers(lambda caller: Talk(service, principal=caller, account=service.open_account(Peer(caller))))
+            known = Callers(service)
 
             async def hold(caller: str | None) -> str | None:
                 talk = await known.of(caller, opens=True)
@@ -378,10 +364,11 @@ async def host_connections() -> AsyncIterator[Hold]:
     far.tool(wait)
     outer.mount("f", proxy(far, max_sessions=LIMIT))
     async with outer.open_service() as service:
+        known = Callers(service)
 
         async def hold(caller: str | None) -> str | None:
             # A host is a session, and each of them needs a connection.
-            talk = Talk(service, principal=caller, account=service.open_account(Peer(caller)))
+            talk = known.connect(caller)
             await talk.initialize()
             talk.call("f_wait")
             return await refusal(talk)
@@ -389,28 +376,25 @@ async def host_connections() -> AsyncIterator[Hold]:
         yield hold
 
 
-def relaying(
+@asynccontextmanager
+async def relaying(
     tool: Callable[..., Awaitable[object]], backfill: Backfill, *, legacy: bool = False, **options: Any
-) -> AbstractAsyncContextManager[Hold]:
+) -> AsyncIterator[Hold]:
     """Hold a call of a tool behind a proxy with these `ServiceOptions`, each in another session of the caller."""
+    relay = RelayServer(partial(connect, offering(tool)), backfill, ServiceOptions(**options))
+    async with relay.open_service() as service:
+        known = Callers(service)
 
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Hold]:
-        relay = RelayServer(partial(connect, offering(tool)), backfill, ServiceOptions(**options))
-        async with relay.open_service() as service:
+        async def hold(caller: str | None) -> str | None:
+            talk = known.connect(caller)
+            if legacy:
+                await talk.initialize(capabilities={})
+                talk.call(tool.__name__)
+            else:
+                talk.leg(tool.__name__, capabilities={})
+            return await refusal(talk)
 
-            async def hold(caller: str | None) -> str | None:
-                talk = Talk(service, principal=caller, account=service.open_account(Peer(caller)))
-                if legacy:
-                    await talk.initialize(capabilities={})
-                    talk.call(tool.__name__)
-                else:
-                    talk.leg(tool.__name__, capabilities={})
-                return await refusal(talk)
-
-            yield hold
-
-    return opened()
+        yield hold
 
 
 async def answer_never(_: object) -> ElicitResult:
@@ -428,23 +412,17 @@ async def authenticate(headers: Mapping[str, str]) -> str | None:
     return headers.get("x-user")
 
 
-def over_http(
-    open_one: Callable[[AsgiPeer, dict[str, str]], Awaitable[str | None]],
-) -> AbstractAsyncContextManager[Hold]:
+@asynccontextmanager
+async def over_http(open_one: Callable[[AsgiPeer, dict[str, str]], Awaitable[str | None]]) -> AsyncIterator[Hold]:
     """Hold what `open_one` opens with these headers; it returns the text of its refusal."""
+    limits = HttpLimits(sessions=LIMIT, websockets=LIMIT)
+    app = asgi_app(Server("s", version="1"), authenticate=authenticate, limits=limits, sse_path="/sse")
+    async with served(app) as peer:
 
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Hold]:
-        limits = HttpLimits(sessions=LIMIT, websockets=LIMIT)
-        app = asgi_app(Server("s", version="1"), authenticate=authenticate, limits=limits, sse_path="/sse")
-        async with served(app) as peer:
+        async def hold(caller: str | None) -> str | None:
+            return await open_one(peer, {**JSON_HEADERS, "x-user": str(caller)})
 
-            async def hold(caller: str | None) -> str | None:
-                return await open_one(peer, {**JSON_HEADERS, "x-user": str(caller)})
-
-            yield hold
-
-    return opened()
+        yield hold
 
 
 async def open_session(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
@@ -485,69 +463,68 @@ async def open_websocket(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
     return None if sent[0]["type"] == "websocket.accept" else str(sent[1]["body"])
 
 
+# requests to a provider of identities, which does not answer
+
+
+async def silent(*_: object, **__: object) -> Reply:
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+@asynccontextmanager
+async def attempting(attempt: Callable[[str | None], Awaitable[str]]) -> AsyncIterator[Hold]:
+    """Hold what this does until it is cancelled, or returns why it is refused."""
+    async with trio.open_nursery() as nursery:
+
+        async def hold(caller: str | None) -> str | None:
+            refused: list[str] = []
+
+            async def noted() -> None:
+                refused.append(await attempt(caller))
+
+            nursery.start_soon(noted)
+            await wait_all_tasks_blocked()
+            return refused[0] if refused else None
+
+        yield hold
+        nursery.cancel_scope.cancel()
+
+
 @asynccontextmanager
 async def fetched_clients() -> AsyncIterator[Hold]:
-    async def silent(*_: object, **__: object) -> Reply:
-        await trio.sleep_forever()
-        raise AssertionError
+    async def find(caller: str | None) -> str:
+        with pytest.raises(Rejected) as refused:
+            await known.find("https://app.example.com/client.json", caller)
+        return str(refused.value)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clients, "FETCHED_CLIENTS", FETCHED_CLIENTS._replace(limit=LIMIT))
+    with limited(clients, "FETCHED_CLIENTS"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(clients, "fetch", silent)
         known = clients.Clients(Box(KeyRing.random(), "a"), "https://mcp.example.com")
-        async with trio.open_nursery() as nursery:
-
-            async def hold(caller: str | None) -> str | None:
-                refused: list[str] = []
-
-                async def find() -> None:
-                    try:
-                        await known.find("https://app.example.com/client.json", caller)
-                    except Rejected as error:
-                        refused.append(str(error))
-
-                nursery.start_soon(find)
-                await wait_all_tasks_blocked()
-                return refused[0] if refused else None
-
+        async with attempting(find) as hold:
             yield hold
-            nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def provider_requests() -> AsyncIterator[Hold]:
-    async def silent(*_: object, **__: object) -> Reply:
-        await trio.sleep_forever()
-        raise AssertionError
-
     resource, keys = "https://mcp.example.com/mcp", KeyRing([b"k" * 32])
     box = Box(keys, f"{resource} {GITHUB.authorize_url} proxy")
     client_id = box.seal(Client(name="", redirect_uris=()))
     kept = box.seal(Refresh(client=digest(client_id), principal="1", scopes=(), refresh=None, access="token"))
     form = {"grant_type": "refresh_token", "client_id": client_id, "refresh_token": kept}
     headers = {"content-type": "application/x-www-form-urlencoded"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(endpoints, "PROVIDER_REQUESTS", PROVIDER_REQUESTS._replace(limit=LIMIT))
+
+    async def refresh(caller: str | None) -> str:
+        body = urlencode(form).encode()
+        request = HttpRequest[Never]("POST", "/mcp/oauth/token", "", headers, body, client=caller)
+        return str(json.loads((await token(request)).content)["error_description"])
+
+    with limited(endpoints, "PROVIDER_REQUESTS"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(upstream, "fetch", silent)
         github = OAuthProxy(GITHUB, client_id="proxy", client_secret="secret", keys=keys)
         routes = ProtectedResource(resource, github).routes(["/mcp"], list)
         (token,) = (route.handler for route in routes if route.path == "/mcp/oauth/token")
-        async with trio.open_nursery() as nursery:
-
-            async def hold(caller: str | None) -> str | None:
-                refused: list[str] = []
-
-                async def refresh() -> None:
-                    body = urlencode(form).encode()
-                    request = HttpRequest[Never]("POST", "/mcp/oauth/token", "", headers, body, client=caller)
-                    refused.append(json.loads((await token(request)).content)["error_description"])
-
-                nursery.start_soon(refresh)
-                await wait_all_tasks_blocked()
-                return refused[0] if refused else None
-
+        async with attempting(refresh) as hold:
             yield hold
-            nursery.cancel_scope.cancel()
 
 
 HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]]] = [
@@ -555,8 +532,8 @@ HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Ho
     (RUNNING_CALLS, lambda: relaying(wait, Backfill(), actors=Limits(actors=LIMIT))),
     (PARKED_CALLS, lambda: calling("ask", actors=Limits(parked=LIMIT))),
     (THREADS, threads),
-    (TOOL_PLACES, tool_places),
-    (TOOL_QUEUE, tool_queue),
+    (TOOL_PLACES, lambda: calling_limited(limit=LIMIT)),
+    (TOOL_QUEUE, lambda: calling_limited("first", limit=1, queue=LIMIT)),
     (OPEN_TASKS, open_tasks),
     (WAITING_FOR_TASKS, waiting_for_tasks),
     (SUBSCRIPTIONS, lambda: subscribing("SUBSCRIPTIONS", 1, subscribe, legacy=True)),
@@ -586,68 +563,53 @@ NEVER_ALONE = {SESSIONS, SSE_STREAMS, WEBSOCKETS, STORED_OUTCOMES, EVENTS, EVENT
 # what is evicted
 
 
-def finished(name: str, size: int) -> AbstractAsyncContextManager[Keep]:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Keep]:
-        with pytest.MonkeyPatch.context() as patch:
-            limit = getattr(directory, name)
-            patch.setattr(directory, name, limit._replace(limit=LIMIT * size))
-            with closing(CallDirectory[str, str](60, MemoryBudget())) as calls:
-                names: dict[str, str | None] = {}
+@asynccontextmanager
+async def finished(name: str, size: int) -> AsyncIterator[Keep]:
+    with limited(directory, name, size), closing(CallDirectory[str, str](60, MemoryBudget())) as calls:
+        names: dict[str, str | None] = {}
 
-                def keep(caller: str | None) -> Mapping[str | None, int]:
-                    name = calls.add("call")
-                    names[name] = caller
-                    calls.finish(name, "ended", size, caller)
-                    return Counter(caller for name, caller in names.items() if calls.find(name) is not None)
+        def keep(caller: str | None) -> Mapping[str | None, int]:
+            name = calls.add("call")
+            names[name] = caller
+            calls.finish(name, "ended", size, caller)
+            return Counter(caller for name, caller in names.items() if calls.find(name) is not None)
 
-                yield keep
-
-    return opened()
+        yield keep
 
 
-def keyed(name: str, size: int, *, grace: float = 60) -> AbstractAsyncContextManager[Keep]:
+@asynccontextmanager
+async def keyed(name: str, size: int, *, grace: float = 60) -> AsyncIterator[Keep]:
     """Keep the outcome of a call under a key, of this size; without a grace period only the key."""
+    with limited(keyed_calls, name, size), closing(KeyTable(grace, MemoryBudget())) as calls:
+        keys: list[CallKey] = []
 
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Keep]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(keyed_calls, name, getattr(keyed_calls, name)._replace(limit=LIMIT * size))
-            with closing(KeyTable(grace, MemoryBudget())) as calls:
-                keys: list[CallKey] = []
+        def keep(caller: str | None) -> Mapping[str | None, int]:
+            key = CallKey(str(len(keys)).encode(), b"", None, caller)
+            keys.append(key)
+            calls.begin(key).end_as_task(None, Encoded(b" " * size))
+            find = calls.find if grace else calls.was_used
+            return Counter(key.owner for key in keys if find(key))
 
-                def keep(caller: str | None) -> Mapping[str | None, int]:
-                    key = CallKey(str(len(keys)).encode(), b"", None, caller)
-                    keys.append(key)
-                    calls.begin(key).end_as_task(None, Encoded(b" " * size))
-                    find = calls.find if grace else calls.was_used
-                    return Counter(key.owner for key in keys if find(key))
-
-                yield keep
-
-    return opened()
+        yield keep
 
 
 @asynccontextmanager
 async def replayed() -> AsyncIterator[Keep]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(directory, "REPLAYED_STATES", REPLAYED_STATES._replace(limit=LIMIT))
-        with closing(CallDirectory[str, str](60, MemoryBudget())) as calls:
-            names: dict[str, str | None] = {}
+    with limited(directory, "REPLAYED_STATES"), closing(CallDirectory[str, str](60, MemoryBudget())) as calls:
+        names: dict[str, str | None] = {}
 
-            def keep(caller: str | None) -> Mapping[str | None, int]:
-                name = str(len(names))
-                names[name] = caller
-                calls.register_replayed(name, "call", "node", 1, caller)
-                return Counter(caller for name, caller in names.items() if calls.was_replayed(name, "node", 1))
+        def keep(caller: str | None) -> Mapping[str | None, int]:
+            name = str(len(names))
+            names[name] = caller
+            calls.register_replayed(name, "call", "node", 1, caller)
+            return Counter(caller for name, caller in names.items() if calls.was_replayed(name, "node", 1))
 
-            yield keep
+        yield keep
 
 
 @asynccontextmanager
 async def left_pages() -> AsyncIterator[Keep]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(url_elicitations, "LEFT_PAGES", LEFT_PAGES._replace(limit=LIMIT))
+    with limited(url_elicitations, "LEFT_PAGES"):
         pages, memory = UrlElicitations(), MemoryBudget()
         accounts: list[tuple[str | None, Account]] = []
 
