@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mutant_table import BASELINE, ROOT, MutantError, Tree
+from mutant_table import ROOT, MutantError
 
 PLUGIN = Path(__file__).with_name("coverage_contexts.py")
 SCRIPT = """#!{python}
@@ -67,22 +67,13 @@ class Copy:
 
 
 @contextmanager
-def copied(tree: Tree) -> Iterator[Copy]:
+def copied() -> Iterator[Copy]:
     """Make a copy for the length of the block."""
     with TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True) as folder:
         copy = Copy(Path(folder).resolve())
-        if tree == "before":
-            copy_commit(copy.root, BASELINE)
-        else:
-            copy_files(copy.root)
+        copy_files(copy.root)
         make_environment(copy)
         yield copy
-
-
-def copy_commit(target: Path, commit: str) -> None:
-    target.mkdir()
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, timeout=60, check=True)
-    subprocess.run(["tar", "-x"], input=archive.stdout, cwd=target, timeout=60, check=True)
 
 
 def copy_files(target: Path) -> None:

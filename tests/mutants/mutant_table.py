@@ -1,8 +1,6 @@
 """The table of mutants, and how one is applied to a source tree.
 
-A mutant replaces one line of the library by another one that breaks a rule. Its place is named twice: `before` in the tree at
-`BASELINE`, where the suite of that time was shown to kill it, and `after` in the tree as it is now. What `after` does not repeat
-is the same as in `before`.
+A mutant replaces one line of the library by another one that breaks a rule.
 """
 
 from __future__ import annotations
@@ -11,14 +9,9 @@ import ast
 import difflib
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
-
-Tree = Literal["before", "after"]
-
-BASELINE = "f9f9829"
-"""The commit that `before` describes."""
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("mutants.toml")
@@ -56,11 +49,7 @@ class Mutant:
     name: str
     area: str
     rule: str
-    before: Place
-    after: Place
-
-    def place(self, tree: Tree) -> Place:
-        return self.before if tree == "before" else self.after
+    place: Place
 
 
 def read_table(path: Path = TABLE) -> list[Mutant]:
@@ -79,9 +68,9 @@ def read_table(path: Path = TABLE) -> list[Mutant]:
 def read_mutant(entry: dict[str, Any]) -> Mutant:
     if entry.get("area") not in AREAS:
         raise MutantError(f"{entry.get('name')}: the area must be one of {', '.join(AREAS)}")
-    before = entry.pop("before", {})
+    place = {field.name: entry.pop(field.name) for field in fields(Place) if field.name in entry}
     try:
-        return Mutant(before=Place(**before), after=Place(**{**before, **entry.pop("after", {})}), **entry)
+        return Mutant(place=Place(**place), **entry)
     except TypeError as error:
         raise MutantError(f"{entry.get('name')}: {error}") from None
 

@@ -2,7 +2,6 @@
 
     python tests/mutants/run.py                      # all mutants of this tree
     python tests/mutants/run.py --only late-answer   # some of them, by a part of the name
-    python tests/mutants/run.py --tree before        # the tree and the tests of the baseline commit
     python tests/mutants/run.py --check              # only whether each applies
 
 For each mutant, in a temporary copy of the tree: first the test that is known to kill it, where it still exists; then the tests
@@ -33,9 +32,9 @@ from threading import Lock
 
 from coverage import CoverageData
 from mutant_copy import Copy, copied
-from mutant_table import PACKAGES, ROOT, Mutant, MutantError, Tree, apply, check, enclosing_lines, read_table
+from mutant_table import PACKAGES, ROOT, Mutant, MutantError, apply, check, enclosing_lines, read_table
 
-DATA = ROOT / "build" / "mutants"
+COVERAGE, SECONDS = ROOT / "build" / "mutants" / "coverage", ROOT / "build" / "mutants" / "seconds.json"
 MOST_JOBS = 2
 
 TEST_SECONDS = 120
@@ -88,20 +87,17 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options = arguments()
     mutants = [mutant for mutant in read_table() if options.only in mutant.name]
-    problems = find_problems(mutants, options.tree)
+    problems = find_problems(mutants)
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems or not mutants or options.check:
         print(f"{len(mutants) - len(problems)} of {len(mutants)} mutants apply")
         return bool(problems or not mutants)
-    return run_all(mutants, options.tree, options.jobs, quick=options.quick)
+    return run_all(mutants, options.jobs, quick=options.quick)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--tree", choices=("before", "after"), default="after", help="which tree and which tests to run"
-    )
     parser.add_argument("--only", default="", metavar="NAME", help="only mutants with this in their name")
     parser.add_argument("--jobs", type=int, choices=range(1, MOST_JOBS + 1), default=1, help="how many at a time")
     parser.add_argument(
@@ -111,21 +107,14 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def find_problems(mutants: Iterable[Mutant], tree: Tree) -> list[str]:
+def find_problems(mutants: Iterable[Mutant]) -> list[str]:
     """Say which mutants do not apply, and why."""
-    if tree == "after":
-        return problems_in(ROOT, mutants, tree)
-    with copied(tree) as copy:
-        return problems_in(copy.root, mutants, tree)
-
-
-def problems_in(root: Path, mutants: Iterable[Mutant], tree: Tree) -> list[str]:
     problems = []
     for mutant in mutants:
-        if not is_there(root, mutant.place(tree).killed_by):
-            print(f"note: {mutant.name}: its test is gone, others are tried: {mutant.place(tree).killed_by}")
+        if not is_there(ROOT, mutant.place.killed_by):
+            print(f"note: {mutant.name}: its test is gone, others are tried: {mutant.place.killed_by}")
         try:
-            check(root, mutant.place(tree))
+            check(ROOT, mutant.place)
         except MutantError as error:
             problems.append(f"{mutant.name}: {error}")
     return problems
@@ -134,10 +123,10 @@ def problems_in(root: Path, mutants: Iterable[Mutant], tree: Tree) -> list[str]:
 # All mutants
 
 
-def run_all(mutants: Sequence[Mutant], tree: Tree, jobs: int, *, quick: bool) -> int:
+def run_all(mutants: Sequence[Mutant], jobs: int, *, quick: bool) -> int:
     with ThreadPoolExecutor(jobs) as pool:
-        verdicts = list(pool.map(lambda mutant: run_one(mutant, tree, quick=quick), mutants))
-    verdicts = without_false(tree, verdicts)
+        verdicts = list(pool.map(lambda mutant: run_one(mutant, quick=quick), mutants))
+    verdicts = without_false(verdicts)
     print(f"\n{'mutant':<40} {'seconds':>7}  rule, and the first test that failed")
     for verdict in verdicts:
         print(f"{verdict.mutant.name:<40} {verdict.seconds:7.1f}  {verdict.mutant.rule}\n{'':<50}{verdict}")
@@ -146,13 +135,13 @@ def run_all(mutants: Sequence[Mutant], tree: Tree, jobs: int, *, quick: bool) ->
     return int(killed < len(verdicts))
 
 
-def run_one(mutant: Mutant, tree: Tree, *, quick: bool) -> Verdict:
+def run_one(mutant: Mutant, *, quick: bool) -> Verdict:
     started = time.monotonic()
     try:
-        with copied(tree) as copy:
-            line = apply(copy.root, mutant.place(tree))
-            copy.check_imports(mutant.place(tree).file)
-            run = kill(mutant, copy, tree, line, quick=quick)
+        with copied() as copy:
+            line = apply(copy.root, mutant.place)
+            copy.check_imports(mutant.place.file)
+            run = kill(mutant, copy, line, quick=quick)
     except (MutantError, subprocess.SubprocessError) as error:
         run = Run(problem=str(error))
     verdict = Verdict(mutant, run.killer, time.monotonic() - started, run.problem)
@@ -160,13 +149,13 @@ def run_one(mutant: Mutant, tree: Tree, *, quick: bool) -> Verdict:
     return verdict
 
 
-def kill(mutant: Mutant, copy: Copy, tree: Tree, line: int, *, quick: bool) -> Run:
+def kill(mutant: Mutant, copy: Copy, line: int, *, quick: bool) -> Run:
     """Run the tests in three steps until one of them fails."""
-    known = mutant.place(tree).killed_by
+    known = mutant.place.killed_by
     run = run_tests(copy, [known], SELECTION_SECONDS) if is_there(copy.root, known) else Run()
     if run.killer is not None or run.problem is not None or quick:
         return run
-    tests = covering(copy, tree, mutant.place(tree).file, line)
+    tests = covering(copy, mutant.place.file, line)
     run = run_tests(copy, tests, SUITE_SECONDS) if tests else Run()
     if run.killer is not None or run.problem is not None:
         return run
@@ -179,12 +168,12 @@ def is_there(root: Path, test: str) -> bool:
     return path.is_file() and f"def {name.partition('[')[0].rpartition('::')[2]}(" in path.read_text()
 
 
-def without_false(tree: Tree, verdicts: Sequence[Verdict]) -> list[Verdict]:
+def without_false(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Run the tests that killed without any mutant; where one does not pass there, it proves nothing."""
     tests = sorted({test_of(verdict.killer) for verdict in verdicts if verdict.killer})
     if not tests:
         return list(verdicts)
-    with copied(tree) as copy:
+    with copied() as copy:
         _, output = pytest(copy, tests, SUITE_SECONDS, stop=False)
     false = set(tests) - set(named(output, "PASSED"))
     return [each.as_false() if each.killer and test_of(each.killer) in false else each for each in verdicts]
@@ -268,30 +257,28 @@ def last_started(output: str) -> str | None:
 # Coverage
 
 
-def covering(copy: Copy, tree: Tree, file: str, line: int) -> list[str]:
+def covering(copy: Copy, file: str, line: int) -> list[str]:
     """Return the tests that run this line, quickest first."""
-    data, seconds = data_of(tree)
     with collecting:
-        if not seconds.exists() or json.loads(seconds.read_text())["digest"] != digest_of(tree):
-            collect(tree)
-    measured = CoverageData(str(data))
+        if not SECONDS.exists() or json.loads(SECONDS.read_text())["digest"] != digest():
+            collect()
+    measured = CoverageData(str(COVERAGE))
     measured.read()
     contexts = measured.contexts_by_lineno(file)
     tests = {test for each in enclosing_lines(copy.root / file, line) for test in contexts.get(each, ()) if test}
-    took: dict[str, float] = json.loads(seconds.read_text())["seconds"]
+    took: dict[str, float] = json.loads(SECONDS.read_text())["seconds"]
     return sorted(tests, key=lambda test: took.get(test, 0.0))
 
 
-def collect(tree: Tree) -> None:
+def collect() -> None:
     """Run the suite and note for each line of the packages which tests run it."""
-    data, seconds = data_of(tree)
-    data.parent.mkdir(parents=True, exist_ok=True)
-    data.unlink(missing_ok=True)
-    seconds.unlink(missing_ok=True)
-    print(f"collecting the coverage of the suite in {data}", flush=True)
-    with copied(tree) as copy:
+    COVERAGE.parent.mkdir(parents=True, exist_ok=True)
+    COVERAGE.unlink(missing_ok=True)
+    SECONDS.unlink(missing_ok=True)
+    print(f"collecting the coverage of the suite in {COVERAGE}", flush=True)
+    with copied() as copy:
         settings = copy.folder / "coverage.ini"
-        settings.write_text(COVERAGE_CONFIG.format(data=data))
+        settings.write_text(COVERAGE_CONFIG.format(data=COVERAGE))
         took = copy.folder / "seconds.json"
         measuring = [str(copy.python), "-m", "coverage", "run", f"--rcfile={settings}"]
         options = ["-q", OTHERS, "-p", "no:cacheprovider", "-p", "coverage_contexts"]
@@ -301,21 +288,15 @@ def collect(tree: Tree) -> None:
         status, output = run_bounded(command, copy.root, environment, COVERAGE_SECONDS)
         if status not in (0, 1):
             raise SystemExit(f"the tests could not be run:\n{output[-4000:]}")
-        seconds.write_text(json.dumps({"digest": digest_of(tree), "seconds": json.loads(took.read_text())}))
+        SECONDS.write_text(json.dumps({"digest": digest(), "seconds": json.loads(took.read_text())}))
 
 
-def data_of(tree: Tree) -> tuple[Path, Path]:
-    return DATA / f"{tree}.coverage", DATA / f"{tree}.json"
-
-
-def digest_of(tree: Tree) -> str:
-    """Identify the sources that coverage was collected for; the baseline never changes."""
-    if tree == "before":
-        return tree
-    digest = hashlib.sha256()
+def digest() -> str:
+    """Identify the sources that coverage was collected for."""
+    found = hashlib.sha256()
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+        found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def second(n):
 
 def test_every_mutant_applies() -> None:
     for mutant in read_table():
-        check(ROOT, mutant.after)
+        check(ROOT, mutant.place)
 
 
 def test_there_are_forty_mutants_of_four_areas() -> None:
