@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from trio_mcp.protocol.http.headers import headers_of
 ROOT = Path(__file__).parents[1]
 IMPORTS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "transports")])}
 """What a child process needs to import what this process imports."""
+
+MODULE = Path("-m")
+"""In the place of a script: what follows is the name of a module, and its arguments."""
 
 START = 30.0
 SOON = 10.0
@@ -68,6 +72,12 @@ class Child:
         """Return the next line on stderr."""
         return await line_of(self.stderr)
 
+    async def announced(self, after: bytes = b"") -> str:
+        """Return the URL in the next line on stderr that has one, right after these words."""
+        while not (found := re.search(after + rb'(\w+://[^\s",]+)', line := await self.error_line())):
+            assert line, "the process ended before it served anything"
+        return found[1].decode()
+
     async def errors(self) -> bytes:
         """Return what it still writes on stderr until it ends."""
         return await all_of(self.stderr)
@@ -94,20 +104,33 @@ async def all_of(stream: trio.abc.ReceiveStream | None) -> bytes:
 
 @asynccontextmanager
 async def child(
-    script: Path, *arguments: str, limit: float = START, strict: bool = True, **popen: Any
+    script: Path,
+    *arguments: str,
+    limit: float = START,
+    strict: bool = True,
+    variables: Mapping[str, str] | None = None,
+    **popen: Any,
 ) -> AsyncIterator[Child]:
     """A script as a separate process, which is killed at the end of the block if it still runs.
 
-    With `strict`, in development mode; that takes more memory.
+    Args:
+        script: or `MODULE`, if a module and its arguments follow.
+        strict: in development mode; that takes more memory.
+        variables: of the environment, besides those of this process.
     """
     flags = ["-X", "dev", "-W", "error"] if strict else []
     command = [sys.executable, *flags, str(script), *arguments]
+    environment = {**os.environ, **IMPORTS, **(variables or {})}
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    process = await trio.lowlevel.open_process(command, **{"env": {**os.environ, **IMPORTS}, **pipes, **popen})
+    process = await trio.lowlevel.open_process(command, **{"env": environment, **pipes, **popen})
     try:
         with trio.fail_after(limit):
             yield Child(process)
     finally:
+        if popen.get("start_new_session"):
+            # With its workers, which a killed host leaves behind.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         process.kill()
         with trio.CancelScope(shield=True):
             await process.wait()

@@ -1,8 +1,7 @@
 """A server with a lifespan, for the tests to start as a separate process: on stdio, or for `hypercorn -k trio`.
 
 `app` is the application itself, `mounted` the same in Starlette, which passes no lifespan events on, `managed` in Starlette with
-the lifespan of the application, `below` in Starlette at `/api`. Each prints a line on stderr when the lifespan opens and when
-it closes.
+the lifespan of the application. Each prints a line on stderr when the lifespan opens and when it closes.
 """
 
 from __future__ import annotations
@@ -75,7 +74,6 @@ app = asgi_app(server)
 mounted = Starlette(routes=[Mount("/", app)])
 inner = asgi_app(server)
 managed = Starlette(routes=[Mount("/", inner)], lifespan=inner.lifespan)
-below = Starlette(routes=[Mount("/api", asgi_app(server, sse_path="/sse"))])
 
 if __name__ == "__main__":
     server.run()

@@ -6,15 +6,13 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
-from serving import IMPORTS, ROOT, Child, all_of, child, http_client, line_of
+from serving import MODULE, Child, child, http_client
 
 from trio_mcp import Client
 
@@ -28,6 +26,7 @@ QUICK = {
     HTTP: {"port": 0, "drain": 0.2, "hard_end_after": 0.5},
     WEBSOCKET: {"port": 0, "drain": 0.2, "hard_end_after": 0.5},
 }
+TIME_TO_ANSWER = {STDIO: {"shutdown_grace": 1.0, "clean_up": 0.3}}
 LONG_ENOUGH = {STDIO: {}, HTTP: {"port": 0, "drain": 3.0}}
 NOTICE = "trio_mcp: the process did not end in time"
 
@@ -45,8 +44,7 @@ async def running(wire: str, tool: str, options: Mapping[str, Mapping[str, float
             await said(server, "running")
             yield server
             return
-        url = (await server.error_line()).decode().split(" serves MCP at ")[1]
-        async with calling(url, tool):
+        async with calling(await server.announced(), tool):
             await said(server, "running")
             yield server
 
@@ -155,25 +153,15 @@ async def test_a_function_that_hangs_in_a_thread_of_ours_does_not_keep_the_proce
 
 async def test_the_command_ends_although_a_tool_left_a_thread_behind() -> None:
     """With the times that the pages promise: the drain, and 5 seconds."""
-    command = [sys.executable, "-m", "trio_mcp", "serve", str(APP), "--port", "0", "--drain", "0.2"]
-    environment = {**os.environ, **IMPORTS}
-    process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=environment, cwd=ROOT)
-    assert process.stderr is not None
-    try:
-        with trio.fail_after(30):
-            announced = (await line_of(process.stderr)).decode()
-            async with calling(announced.split(" serves MCP at ")[1], "leaves_an_executor"):
-                assert await line_of(process.stderr) == b"running"
-                process.send_signal(signal.SIGTERM)
-                said = (await all_of(process.stderr)).decode()
-                assert await process.wait() == 70
-            assert NOTICE in said
-            assert "in hang_for_ever" in said
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-            await process.stderr.aclose()
+    command = ("trio_mcp", "serve", str(APP), "--port", "0", "--drain", "0.2")
+    async with child(MODULE, *command, strict=False) as server:
+        async with calling(await server.announced(), "leaves_an_executor"):
+            await said(server, "running")
+            server.process.send_signal(signal.SIGTERM)
+            status, text = await ended(server)
+    assert NOTICE in text
+    assert "in hang_for_ever" in text
+    assert status == STATUS[HTTP]
 
 
 # What a tool does at the end
@@ -190,6 +178,23 @@ async def test_a_tool_that_ends_by_no_cancel_does_not_keep_the_process(
     assert NOTICE in said
     assert where in said
     assert status == STATUS[wire]
+
+
+async def test_a_signal_ends_the_process_although_a_tool_is_stuck_and_its_caller_gets_an_error() -> None:
+    async with running(STDIO, "deaf", TIME_TO_ANSWER) as server:
+        server.process.send_signal(signal.SIGTERM)
+        assert "shutting down" in json.loads(await server.line())["error"]["message"]
+        status, text = await ended(server)
+    assert "deaf-1 is stuck: it was cancelled (shutdown)" in text
+    assert NOTICE in text
+    assert status == 1
+
+
+async def test_a_closed_stdout_ends_the_process_although_a_tool_is_stuck_and_stdin_is_open() -> None:
+    async with running(STDIO, "deaf") as server:
+        await server.stdout.aclose()
+        await server.send(line({"id": 3, "method": "ping"}))
+        assert await server.end() == 1
 
 
 async def test_a_signal_after_the_end_of_stdin_is_not_a_second_signal() -> None:

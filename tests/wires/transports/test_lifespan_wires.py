@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from serving import IMPORTS, Child, served
+from serving import IMPORTS, MODULE, Child, child, served
 
 from trio_mcp import Client, Disconnected, PeerError
 from trio_mcp.cli.command import Status
@@ -24,39 +24,15 @@ BOUND = 40.0
 ERAS = ["legacy", "modern"]
 
 
-@asynccontextmanager
-async def process(*command: str, **environment: str) -> AsyncIterator[Child]:
-    """Start a command in the folder of the app."""
-    opened = await trio.lowlevel.open_process(
-        [sys.executable, *command],
-        stdin=-1,
-        stdout=-1,
-        stderr=-1,
-        cwd=APP.parent,
-        env={**os.environ, **IMPORTS, **environment},
-        start_new_session=True,
-    )
-    try:
-        with trio.fail_after(BOUND):
-            yield Child(opened)
-    finally:
-        # With its workers: a killed hypercorn leaves them behind.
-        with suppress(ProcessLookupError):
-            os.killpg(opened.pid, signal.SIGKILL)
-        with trio.CancelScope(shield=True):
-            await opened.wait()
-            for stream in filter(None, (opened.stdin, opened.stdout, opened.stderr)):
-                await stream.aclose()
+HYPERCORN = ("hypercorn", "-k", "trio", "-b", "127.0.0.1:0")
+process = partial(child, limit=BOUND, strict=False, cwd=APP.parent, start_new_session=True)
 
 
 @asynccontextmanager
-async def hypercorn(name: str, **environment: str) -> AsyncIterator[tuple[Child, str]]:
+async def hypercorn(name: str, **variables: str) -> AsyncIterator[tuple[Child, str]]:
     """Serve an application of the file with hypercorn itself, and give its URL."""
-    command = ("-m", "hypercorn", "-k", "trio", "-b", "127.0.0.1:0", f"lifespan_app:{name}")
-    async with process(*command, **environment) as child:
-        while not (found := re.search(rb"http://127.0.0.1:\d+", line := await child.error_line())):
-            assert line, "hypercorn ended before it served anything"
-        yield child, f"{found[0].decode()}/mcp"
+    async with process(MODULE, *HYPERCORN, f"lifespan_app:{name}", variables=variables) as served:
+        yield served, f"{await served.announced()}/mcp"
 
 
 async def notes_of(url: str, mode: Any) -> list[object]:
@@ -68,15 +44,14 @@ async def notes_of(url: str, mode: Any) -> list[object]:
 
 
 async def test_on_stdio_the_lifespan_lasts_as_long_as_the_process() -> None:
-    async with process(str(APP)) as child:
-        assert child.stdin is not None
+    async with process(APP) as child:
         await child.stdin.aclose()
         assert await child.errors() == b"opened\nclosed\n"
         assert await child.end() == 0
 
 
 async def test_on_stdio_a_failed_start_ends_the_process_with_its_exception() -> None:
-    async with process(str(APP), BROKEN="1") as child:
+    async with process(APP, variables={"BROKEN": "1"}) as child:
         assert b"Broken: no database" in await child.errors()
         assert await child.end() == 1
 
@@ -99,19 +74,8 @@ async def test_hypercorn_runs_it_once_for_all_requests_of_both_eras(name: str) -
         assert b"Traceback" not in left
 
 
-@pytest.mark.parametrize(
-    ("scheme", "path", "mode"),
-    [("http", "/mcp", "legacy"), ("http", "/mcp", "modern"), ("ws", "/mcp", "modern"), ("http", "/sse", "legacy")],
-)
-async def test_an_application_is_mounted_below_a_path(scheme: str, path: str, mode: Any) -> None:
-    async with hypercorn("below") as (_, url):
-        below = f"{scheme}{url.removeprefix('http').removesuffix('/mcp')}/api{path}"
-        assert await notes_of(below, mode) == ["a", "b"]
-
-
 async def test_hypercorn_ends_when_it_cannot_start() -> None:
-    command = ("-m", "hypercorn", "-k", "trio", "-b", "127.0.0.1:0", "lifespan_app:app")
-    async with process(*command, BROKEN="1") as child:
+    async with process(MODULE, *HYPERCORN, "lifespan_app:app", variables={"BROKEN": "1"}) as child:
         assert b"Broken: no database" in await child.errors()  # and it has ended; its exit status is hypercorn's own
 
 
@@ -125,10 +89,8 @@ async def test_a_mounted_application_that_cannot_start_answers_503_and_logs_the_
 
 
 async def test_trio_mcp_serve_ends_with_the_exception_of_a_lifespan_that_fails() -> None:
-    async with process("-m", "trio_mcp", "serve", str(APP), "--port", "0") as child:
-        while not (found := re.search(rb"http://\S+", await child.error_line())):
-            pass
-        async with Client.connect(found[0].decode().rstrip(","), mode="modern") as client:
+    async with process(MODULE, "trio_mcp", "serve", str(APP), "--port", "0") as child:
+        async with Client.connect(await child.announced(), mode="modern") as client:
             with pytest.raises((PeerError, Disconnected)):
                 await client.call_tool("crash")
         assert b"lifespan failed: Broken: the database has left" in await child.errors()

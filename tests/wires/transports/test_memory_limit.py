@@ -37,6 +37,5 @@ async def test_a_tool_that_runs_out_of_memory_fails_its_call_and_the_server_goes
 
 async def test_a_tool_that_runs_out_of_memory_fails_its_call_and_the_server_goes_on_over_http(mode: str) -> None:
     async with child(APP, "http", str(ROOM), limit=LIMIT) as process:
-        url = (await process.error_line()).rpartition(b" ")[2].decode()
-        async with Client.connect(url, mode=mode) as client:
+        async with Client.connect(await process.announced(), mode=mode) as client:
             await assert_contained(client)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 import pytest
-import trio
-from serving import IMPORTS
+from serving import MODULE, child
 
 from trio_mcp import Client
 from trio_mcp.errors import PeerError
@@ -31,35 +26,26 @@ def process() -> int:
 async def asks(ctx: Context) -> str:
     return str(await ctx.elicit("Sure?"))
 """
-PATIENCE = 30.0
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
+async def url(tmp_path: Path) -> AsyncIterator[str]:
     script = tmp_path / "alone.py"
     script.write_text(SERVER)
-    command = [sys.executable, "-m", "trio_mcp", "serve", str(script), "--port", "0", "--no-sessions"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **IMPORTS})
-    assert process.stderr is not None
-    try:
-        yield next(match[0] for line in process.stderr if (match := re.search(r"http://\S+", line)))
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
-        process.stderr.close()
+    async with child(MODULE, "trio_mcp", "serve", str(script), "--port", "0", "--no-sessions", strict=False) as server:
+        yield await server.announced()
 
 
 async def test_a_legacy_client_is_served_without_a_session_and_a_modern_one_as_ever(url: str) -> None:
-    with trio.fail_after(PATIENCE):
-        async with Client.connect(url, mode="legacy", on_elicit=lambda _: None) as client:  # type: ignore[arg-type,return-value]
-            process = (await client.call_tool("process")).data
-            assert isinstance(process, int)
-            assert (await client.call_tool("asks")).is_error
-            with pytest.raises(PeerError):
-                await client.set_log_level("debug")
-        async with Client.connect(url) as modern:
-            assert modern.protocol_version == "2026-07-28"
-            assert (await modern.call_tool("process")).data == process
+    async with Client.connect(url, mode="legacy", on_elicit=lambda _: None) as client:  # type: ignore[arg-type,return-value]
+        process = (await client.call_tool("process")).data
+        assert isinstance(process, int)
+        assert (await client.call_tool("asks")).is_error
+        with pytest.raises(PeerError):
+            await client.set_log_level("debug")
+    async with Client.connect(url) as modern:
+        assert modern.protocol_version == "2026-07-28"
+        assert (await modern.call_tool("process")).data == process
 
 
 async def test_a_session_of_another_process_is_served(url: str) -> None:
@@ -69,12 +55,10 @@ async def test_a_session_of_another_process_is_served(url: str) -> None:
         "mcp-session-id": "unknown",
         "mcp-protocol-version": "2025-06-18",
     }
-    with trio.fail_after(PATIENCE):
-        async with httpx2.AsyncClient() as http:
-            reply = await http.post(url, json=call, headers=headers)
-            assert (reply.status_code, "isError" in reply.json()["result"]) == (200, False)
-            assert "mcp-session-id" not in reply.headers
-            for method in ("GET", "DELETE"):
-                assert (
-                    await http.request(method, url, headers={**headers, "accept": "text/event-stream"})
-                ).status_code == 405
+    async with httpx2.AsyncClient() as http:
+        reply = await http.post(url, json=call, headers=headers)
+        assert (reply.status_code, "isError" in reply.json()["result"]) == (200, False)
+        assert "mcp-session-id" not in reply.headers
+        for method in ("GET", "DELETE"):
+            refused = await http.request(method, url, headers={**headers, "accept": "text/event-stream"})
+            assert refused.status_code == 405

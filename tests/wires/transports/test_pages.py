@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 import trio
-from serving import IMPORTS, SOON, START, served
+from serving import MODULE, SOON, child, free_port, served
 
 from trio_mcp import HttpRequest, HttpResponse, Server
 
@@ -34,29 +32,14 @@ COMMANDS = {
 @asynccontextmanager
 async def protected(kind: str, origin: str) -> AsyncIterator[str]:
     """Serve `page_app.py` in a process, for pages of this origin; yields the URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}/mcp"
     own = {"PAGE_ORIGIN": origin, "PAGE_RESOURCE": url, "PAGE_TOKEN": TOKEN}
-    command = [sys.executable, "-m", *COMMANDS[kind], f"127.0.0.1:{port}" if kind == "hypercorn" else str(port)]
-    process = await trio.lowlevel.open_process(
-        command, cwd=HERE, env={**os.environ, **IMPORTS, **own}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
-    assert process.stderr is not None
-    said = b""
-    try:
-        with trio.fail_after(START):
-            # Each of them logs where it listens, once it does.
-            while f"http://127.0.0.1:{port}".encode() not in said:
-                data = await process.stderr.receive_some()
-                assert data, said.decode()
-                said += data
+    command = (*COMMANDS[kind], f"127.0.0.1:{port}" if kind == "hypercorn" else str(port))
+    async with child(MODULE, *command, strict=False, limit=LIMIT, cwd=HERE, variables=own) as server:
+        # Each of them logs where it listens, once it does.
+        assert str(port) in await server.announced()
         yield url
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-            await process.stderr.aclose()
 
 
 # Chromium

@@ -84,11 +84,6 @@ async def test_children_do_not_inherit_the_private_descriptors() -> None:
     assert done.stdout.splitlines()[0] == b'{"jsonrpc":"2.0","id":1,"result":{"is":0}}'
 
 
-async def test_after_serving_stdout_is_stdout_again() -> None:
-    done = await run()
-    assert done.stdout == b"after serving\n"
-
-
 async def test_stdin_and_stdout_may_be_files(tmp_path: Path) -> None:
     source, target = tmp_path / "requests.jsonl", tmp_path / "out"
     source.write_bytes(b"".join(request("echo", id) for id in range(1, 1001)))
@@ -291,44 +286,3 @@ def test_an_empty_stdin_that_is_no_pipe_ends_the_server() -> None:
     code = "from trio_mcp import Server; Server('idle').run()"
     ended = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
-
-
-# How it ends although a tool is stuck
-
-STUCK = Path(__file__).with_name("ending_app.py")
-GRACES = {"shutdown_grace": 1.0, "clean_up": 0.3}
-
-
-@asynccontextmanager
-async def running(tool: str) -> AsyncIterator[Child]:
-    """A server whose only call runs a tool that ends by no cancel."""
-    async with child(STUCK, json.dumps(GRACES)) as server:
-        await server.send(line({"id": 1, "method": "initialize", "params": HELLO}))
-        assert json.loads(await server.line())["id"] == 1
-        await server.send(line({"id": 2, "method": "tools/call", "params": {"name": tool, "arguments": {}}}))
-        assert await server.error_line() == b"running"
-        yield server
-
-
-def line(message: dict[str, object]) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
-
-
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}
-
-
-async def test_a_signal_ends_the_process_although_a_tool_is_stuck_and_its_caller_gets_an_error() -> None:
-    async with running("deaf") as server:
-        server.process.send_signal(signal.SIGTERM)
-        assert "shutting down" in json.loads(await server.line())["error"]["message"]
-        assert await server.end() == 1
-        said = await server.errors()
-        assert b"deaf-1 is stuck: it was cancelled (shutdown)" in said
-        assert b"the process did not end in time" in said
-
-
-async def test_a_closed_stdout_ends_the_process_although_a_tool_is_stuck_and_stdin_is_open() -> None:
-    async with running("deaf") as server:
-        await server.stdout.aclose()
-        await server.send(line({"id": 3, "method": "ping"}))
-        assert await server.end() == 1

@@ -9,13 +9,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import httpx2
 import pytest
 import trio
-from serving import IMPORTS, SOON, START, served
+from serving import IMPORTS, SOON, START, Child, child, free_port, served
 
 from trio_mcp import Client, Server
 from trio_mcp.base.service_notices import notify
@@ -27,23 +27,9 @@ HERE = Path(__file__).parent
 APP = HERE / "activated_app.py"
 
 
-@asynccontextmanager
-async def activated(*sockets: socket.socket, **environment: str) -> AsyncIterator[trio.Process]:
+def activated(*sockets: socket.socket, **variables: str) -> AbstractAsyncContextManager[Child]:
     fds = [sock.fileno() for sock in sockets]
-    process = await trio.lowlevel.open_process(
-        [sys.executable, str(APP), ",".join(map(str, fds))],
-        env={**os.environ, **IMPORTS, **environment},
-        pass_fds=fds,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-            assert process.stderr is not None
-            await process.stderr.aclose()
+    return child(APP, ",".join(map(str, fds)), strict=False, variables=variables, pass_fds=fds)
 
 
 def listening(address: str | None = None) -> socket.socket:
@@ -53,44 +39,39 @@ def listening(address: str | None = None) -> socket.socket:
     return sock
 
 
-async def received(sock: socket.socket) -> bytes:
+@pytest.fixture
+async def notified(tmp_path: Path) -> AsyncIterator[trio.socket.SocketType]:
+    """The socket on which systemd hears of a process."""
+    with trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        await sock.bind(str(tmp_path / "notify.sock"))
+        yield sock
+
+
+async def received(sock: trio.socket.SocketType) -> bytes:
     with trio.fail_after(START):
-        while True:
-            try:
-                return sock.recv(1000)
-            except BlockingIOError:
-                await trio.sleep(0.01)
+        return await sock.recv(1000)
 
 
-async def test_sockets_of_systemd_are_served_and_it_hears_of_the_start_and_the_end(tmp_path: Path) -> None:
-    unix, news = str(tmp_path / "mcp.sock"), str(tmp_path / "notify.sock")
-    with ExitStack() as open_sockets:
-        notified = open_sockets.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-        notified.bind(news)
-        notified.setblocking(False)
-        over_tcp, over_unix = (open_sockets.enter_context(listening(each)) for each in (None, unix))
-        async with activated(over_tcp, over_unix, NOTIFY_SOCKET=news) as process:
+async def test_sockets_of_systemd_are_served_and_it_hears_of_the_start_and_the_end(
+    tmp_path: Path, notified: trio.socket.SocketType
+) -> None:
+    unix = str(tmp_path / "mcp.sock")
+    with listening() as over_tcp, listening(unix) as over_unix:
+        async with activated(over_tcp, over_unix, NOTIFY_SOCKET=notified.getsockname()) as server:
             assert await received(notified) == b"READY=1"
-            url = f"http://127.0.0.1:{over_tcp.getsockname()[1]}/mcp"
-            with trio.fail_after(START):
-                async with Client.connect(url) as client:
-                    # Children of tools do not take the sockets for theirs.
-                    assert (await client.call_tool("environment")).data == []
-                transport = httpx2.AsyncHTTPTransport(uds=unix)
-                async with httpx2.AsyncClient(transport=transport) as http:
-                    assert (await http.get("http://localhost/ready")).text == "ready"
-            process.send_signal(signal.SIGTERM)
+            async with Client.connect(f"http://127.0.0.1:{over_tcp.getsockname()[1]}/mcp") as client:
+                # Children of tools do not take the sockets for theirs.
+                assert (await client.call_tool("environment")).data == []
+            async with httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=unix)) as http:
+                assert (await http.get("http://localhost/ready")).text == "ready"
+            server.process.send_signal(signal.SIGTERM)
             assert await received(notified) == b"STOPPING=1"
-            with trio.fail_after(SOON):
-                assert await process.wait() == 0
+            assert await server.end() == 0
 
 
-async def test_systemd_hears_again_and_again_that_the_event_loop_turns(tmp_path: Path) -> None:
-    news = str(tmp_path / "notify.sock")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified, listening() as sock:
-        notified.bind(news)
-        notified.setblocking(False)
-        async with activated(sock, NOTIFY_SOCKET=news, WATCHDOG_USEC="200000"):
+async def test_systemd_hears_again_and_again_that_the_event_loop_turns(notified: trio.socket.SocketType) -> None:
+    with listening() as sock:
+        async with activated(sock, NOTIFY_SOCKET=notified.getsockname(), WATCHDOG_USEC="200000"):
             heard = [await received(notified) for _ in range(4)]
     assert heard.count(b"WATCHDOG=1") == 3
     assert b"READY=1" in heard
@@ -109,21 +90,22 @@ def test_the_watchdog_of_another_process_is_none_of_this_one(monkeypatch: pytest
     assert watchdog_seconds() is None
 
 
-async def test_a_socket_that_the_network_reaches_needs_allowed_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as sock:
-        sock.bind(("0.0.0.0", 0))
-        sock.listen()
-        async with activated(sock) as process:
-            with trio.fail_after(START):
-                assert await process.wait() == 1
-                assert process.stderr is not None
-                assert b"allowed_hosts" in b"".join([bytes(data) async for data in process.stderr])
+async def errors_of(sock: socket.socket) -> list[str]:
+    """The lines that a server which is given this socket says before it ends."""
+    async with activated(sock) as server:
+        lines = (await server.errors()).decode().splitlines()
+        assert await server.end() == 1
+        return lines
+
+
+async def test_a_socket_that_the_network_reaches_needs_allowed_hosts() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as sock:
+        assert "allowed_hosts" in "".join(await errors_of(sock))
 
 
 @pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd-socket-activate is not installed")
 async def test_the_tool_of_systemd_activates_a_server() -> None:
-    with listening() as free:
-        port = free.getsockname()[1]
+    port = free_port()
     names = [f"-E{name}={value}" for name, value in IMPORTS.items()]
     command = ["systemd-socket-activate", *names, "-l", f"127.0.0.1:{port}", sys.executable, str(APP)]
     process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE)
@@ -162,13 +144,8 @@ async def test_a_wrong_number_of_sockets_is_an_error(monkeypatch: pytest.MonkeyP
 async def test_a_connection_in_place_of_a_listening_socket_is_an_error() -> None:
     one, two = socket.socketpair()
     with one, two:
-        async with activated(one) as process:
-            with trio.fail_after(START):
-                assert await process.wait() == 1
-                assert process.stderr is not None
-                said = b"".join([bytes(data) async for data in process.stderr])
-    assert len(said.splitlines()) == 1
-    assert b"Accept=no" in said
+        (line,) = await errors_of(one)
+    assert "Accept=no" in line
 
 
 def test_news_reach_a_socket_in_the_abstract_namespace(monkeypatch: pytest.MonkeyPatch) -> None:

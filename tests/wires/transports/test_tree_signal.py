@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 import trio
-from serving import SOON, Child, child
+from serving import MODULE, SOON, Child, child
 
 from trio_mcp import Client, accept
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
 APP = Path(__file__).with_name("waiting_app.py")
-COMMAND = Path("-m")
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no SIGUSR1")
 
@@ -50,7 +49,7 @@ async def line_with(server: Child, text: str) -> str:
 async def test_the_signal_logs_the_tree_and_the_call_goes_on(mode: str, doing: str) -> None:
     user, results = SlowUser(), list[str]()
     async with child(APP, "http") as server, trio.open_nursery() as nursery:
-        url = (await line_with(server, "serves MCP at")).split()[-1]
+        url = await server.announced(b"serves MCP at ")
         nursery.start_soon(ask, url, mode, user, results)
         await user.asked.wait()
         for _ in range(2):
@@ -61,23 +60,16 @@ async def test_the_signal_logs_the_tree_and_the_call_goes_on(mode: str, doing: s
     assert results == ["accept"]
 
 
-async def test_the_commands_log_it_too_and_as_json_where_the_log_is_json() -> None:
-    command = ("trio_mcp", "serve", str(APP), "--port", "0", "--log-format", "json")
-    async with child(COMMAND, *command, strict=False) as server:
-        await line_with(server, "serves MCP at")
-        server.process.send_signal(signal.SIGUSR1)
-        record = json.loads(await line_with(server, '"trio_mcp.tree"'))
-    assert (record["tree"]["name"], record["tree"]["clients"]) == ("waiting", [])
-
-
-async def test_each_server_of_a_process_is_in_the_log() -> None:
-    command = ("trio_mcp", "serve", f"/a={APP}", f"/b={APP}:server", "--port", "0", "--log-format", "json")
-    async with child(COMMAND, *command, strict=False) as server:
-        for _ in range(2):
+@pytest.mark.parametrize("servers", [[f"{APP}"], [f"/a={APP}", f"/b={APP}:server"]], ids=["one", "two"])
+async def test_the_commands_log_that_of_each_server_and_as_json_where_the_log_is_json(servers: list[str]) -> None:
+    command = ("trio_mcp", "serve", *servers, "--port", "0", "--log-format", "json")
+    async with child(MODULE, *command, strict=False) as server:
+        for _ in servers:
             await line_with(server, "serves MCP at")
         server.process.send_signal(signal.SIGUSR1)
-        for _ in range(2):
-            assert json.loads(await line_with(server, '"trio_mcp.tree"'))["tree"]["name"] == "waiting"
+        for _ in servers:
+            tree = json.loads(await line_with(server, '"trio_mcp.tree"'))["tree"]
+            assert (tree["name"], tree["clients"]) == ("waiting", [])
 
 
 async def test_a_server_on_stdio_logs_it_and_still_ends_with_its_stdin() -> None:

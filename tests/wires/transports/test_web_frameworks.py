@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,39 +11,21 @@ from pathlib import Path
 import httpx2
 import pytest
 import trio
-from serving import IMPORTS, SOON, START
+from serving import MODULE, START, child
 
 from trio_mcp import Client
 
-HERE = Path(__file__).parent
 APPS = ["in_starlette", "in_starlette_without_lifespan", "in_fastapi", "in_quart"]
-LINE = b"Running on http://"
 
 
 @asynccontextmanager
 async def under_hypercorn(app: str) -> AsyncIterator[str]:
     """The URL of an application that `hypercorn -k trio` serves in another process."""
-    command = [sys.executable, "-m", "hypercorn", "-k", "trio", "-b", "127.0.0.1:0", f"frameworks_app:{app}"]
-    process = await trio.lowlevel.open_process(
-        command, cwd=HERE, env={**os.environ, **IMPORTS}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
-    assert process.stderr is not None
-    said = b""
-    try:
-        with trio.fail_after(START):
-            while LINE not in said or not said.partition(LINE)[2].count(b" "):
-                data = await process.stderr.receive_some()
-                assert data, said.decode()
-                said += data
-        yield "http://" + said.partition(LINE)[2].split()[0].decode()
-        process.terminate()
-        with trio.fail_after(SOON):
-            assert await process.wait() == 0
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-            await process.stderr.aclose()
+    command = ("hypercorn", "-k", "trio", "-b", "127.0.0.1:0", f"frameworks_app:{app}")
+    async with child(MODULE, *command, strict=False, cwd=Path(__file__).parent, start_new_session=True) as host:
+        yield await host.announced()
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.end() == 0
 
 
 PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
