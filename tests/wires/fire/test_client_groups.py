@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
+from effects_home import BOUND, SERVER, command, eras
 from serving import IMPORTS, HttpProcess, http_process
 from wire_terms import MODERN, NEWEST_LEGACY
 
@@ -18,12 +18,7 @@ from trio_mcp import ClientGroup, GroupServer, ServerState, ServerStatus
 from trio_mcp.base.backoff import Backoff
 from trio_mcp.compose import connection
 from trio_mcp.compose.servers import Target
-from trio_mcp.errors import OutcomeUnknown, ServerUnavailable
-
-SERVER = Path(__file__).parent / "effects_server.py"
-BOUND = 60.0
-
-eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
+from trio_mcp.errors import ServerUnavailable
 
 
 @pytest.fixture
@@ -50,9 +45,8 @@ class Seen:
         del self.states[:]
 
 
-def command(home: Path) -> GroupServer:
-    home.mkdir(exist_ok=True)
-    return GroupServer([sys.executable, str(SERVER), str(home)], options={"env": IMPORTS})
+def server_of(home: Path) -> GroupServer:
+    return GroupServer(command(home), options={"env": IMPORTS})
 
 
 @asynccontextmanager
@@ -78,7 +72,7 @@ def url_of(server: HttpProcess, wire: str) -> str:
 
 @eras
 async def test_a_killed_command_is_started_again_while_the_others_go_on(tmp_path: Path, mode: str) -> None:
-    servers = {"one": command(tmp_path / "one"), "other": command(tmp_path / "other")}
+    servers = {"one": server_of(tmp_path / "one"), "other": server_of(tmp_path / "other")}
     seen = Seen()
     with trio.fail_after(BOUND):
         async with ClientGroup(servers, mode=mode, on_state=seen) as group:
@@ -90,23 +84,8 @@ async def test_a_killed_command_is_started_again_while_the_others_go_on(tmp_path
             assert await process_of(group, "other") == other
 
 
-@eras
-async def test_a_tool_whose_command_dies_runs_once_and_the_error_names_it(tmp_path: Path, mode: str) -> None:
-    home = tmp_path / "one"
-    with trio.fail_after(BOUND):
-        async with ClientGroup({"one": command(home)}, mode=mode) as group:
-            (home / "die after").touch()
-            with pytest.raises(OutcomeUnknown, match="one_act_once"):
-                await group.call_tool("one_act_once", {"what": "a"})
-            assert (home / "effects").read_text().splitlines() == ["a"]
-            assert (await group.call_tool("one_act_once", {"what": "b"})).data == "b"
-
-
-@asynccontextmanager
-async def serving(home: Path, wire: str) -> AsyncIterator[HttpProcess]:
-    served = "sse" if wire == "sse" else "http"
-    async with http_process(SERVER, EFFECTS=str(home), WIRE=served) as server:
-        yield server
+def serving(home: Path, wire: str) -> AbstractAsyncContextManager[HttpProcess]:
+    return http_process(SERVER, EFFECTS=str(home), WIRE="sse" if wire == "sse" else "http")
 
 
 @pytest.mark.parametrize(

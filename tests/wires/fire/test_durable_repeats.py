@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import secrets
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,19 +11,16 @@ from pathlib import Path
 
 import pytest
 import trio
+from effects_home import BOUND, ERAS, SERVER, command, effects
 from serving import IMPORTS, HttpProcess, http_process
-from wire_terms import IDEMPOTENCY_KEY, MODERN, NEWEST_LEGACY
+from wire_terms import IDEMPOTENCY_KEY
 
 from trio_mcp import Client
 from trio_mcp.client import accept
 from trio_mcp.errors import OutcomeUnknown, Unreachable
 from trio_mcp.types import JsonObject
 
-SERVER = Path(__file__).parent / "effects_server.py"
-BOUND = 60.0
 KEYS = {"TRIO_MCP_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()}
-
-ERAS = (NEWEST_LEGACY, MODERN)
 
 
 async def start_whenever_killed(server: HttpProcess) -> None:
@@ -50,7 +46,7 @@ async def connected(home: Path, wire: str, mode: str) -> AsyncIterator[Client]:
     connect = partial(Client.connect, mode=mode, on_elicit=lambda _question: accept(value=True))
     with trio.fail_after(BOUND):
         if wire == "stdio":
-            async with connect([sys.executable, str(SERVER), str(home)], env={**IMPORTS, **KEYS}) as client:
+            async with connect(command(home), env={**IMPORTS, **KEYS}) as client:
                 await client.list_tools()
                 yield client
             return
@@ -60,11 +56,6 @@ async def connected(home: Path, wire: str, mode: str) -> AsyncIterator[Client]:
                 await list_tools(client)
                 yield client
             nursery.cancel_scope.cancel()
-
-
-def effects(home: Path) -> list[str]:
-    path = home / "effects"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def die(home: Path, place: str) -> None:

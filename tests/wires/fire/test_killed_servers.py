@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_durable_repeats import connected, effects
+from effects_home import effects
+from test_durable_repeats import connected
 from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import PeerError, ToolResult

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
+from effects_home import BOUND, SERVER, command, effects, eras
 from serving import IMPORTS, http_process
-from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Client, Disconnected
 from trio_mcp.errors import OutcomeUnknown
-
-SERVER = Path(__file__).parent / "effects_server.py"
-BOUND = 60.0
-
-eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
-
-
-def command(home: Path) -> list[str]:
-    return [sys.executable, str(SERVER), str(home)]
 
 
 @asynccontextmanager
@@ -39,11 +29,6 @@ async def kill_server_of(client: Client) -> int:
     pid: int = (await client.call_tool("process_id")).data
     os.kill(pid, signal.SIGKILL)
     return pid
-
-
-def effects(home: Path) -> list[str]:
-    path = home / "effects"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 @eras
@@ -68,28 +53,6 @@ async def test_a_server_that_keeps_crashing_is_given_up_with_how_it_ended(tmp_pa
     async with connected(tmp_path, mode) as client:
         with pytest.raises(Disconnected, match="SIGKILL"):
             await client.call_tool("crash")
-
-
-@pytest.mark.parametrize(("mode", "times"), [("auto", 2), (NEWEST_LEGACY, 1), (MODERN, 1)])
-async def test_a_server_that_exits_at_the_first_message_is_started_once_for_each_era_that_is_tried(
-    tmp_path: Path, mode: str, times: int
-) -> None:
-    assert await starts_of(tmp_path, mode, "sys.stdin.readline()") == times
-
-
-@pytest.mark.parametrize("mode", ["auto", NEWEST_LEGACY, MODERN])
-async def test_a_server_that_exits_before_it_reads_anything_is_started_once(tmp_path: Path, mode: str) -> None:
-    assert await starts_of(tmp_path, mode, "pass") == 1
-
-
-async def starts_of(tmp_path: Path, mode: str, statement: str) -> int:
-    """Return how often a server is started that does this, and exits."""
-    starts = tmp_path / "starts"
-    program = f"import sys; open({str(starts)!r}, 'a').write('.'); {statement}; sys.exit(3)"
-    with trio.fail_after(BOUND), pytest.raises(Disconnected, match="status 3"):
-        async with Client.connect([sys.executable, "-c", program], mode=mode):
-            pass
-    return len(starts.read_text())
 
 
 @eras

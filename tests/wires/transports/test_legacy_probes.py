@@ -46,7 +46,7 @@ async def test_a_command_that_ends_at_the_probe_is_started_once_more_as_a_legacy
     assert starts.read_text() == "xx"
 
 
-@pytest.mark.parametrize(("mode", "starts"), [("auto", "xx"), ("legacy", "x")])
+@pytest.mark.parametrize(("mode", "starts"), [("auto", "xx"), ("legacy", "x"), ("2026-07-28", "x")])
 async def test_a_command_that_always_ends_is_not_started_again_and_again(
     mode: str, starts: str, tmp_path: Path
 ) -> None:
@@ -58,9 +58,12 @@ async def test_a_command_that_always_ends_is_not_started_again_and_again(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say what is unread in a pipe")
-async def test_a_command_that_ends_without_having_read_the_probe_is_not_started_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["auto", "legacy", "2026-07-28"])
+async def test_a_command_that_ends_without_having_read_the_probe_is_not_started_again(
+    mode: str, tmp_path: Path
+) -> None:
     log = tmp_path / "starts"
     command = [sys.executable, "-c", f"open({str(log)!r}, 'a').write('x'); import nothing_there"]
     with trio.fail_after(30), pytest.raises(Disconnected, match="status 1"):
-        await Client.connect(command, stderr=subprocess.DEVNULL).open()
+        await Client.connect(command, mode=mode, stderr=subprocess.DEVNULL).open()
     assert log.read_text() == "x"
