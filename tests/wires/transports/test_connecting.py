@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -70,61 +71,62 @@ def whoami(tokens: Tokens) -> Server:
     return server
 
 
-async def test_a_function_is_asked_for_the_headers_of_each_request(mode: str) -> None:
-    tokens = Tokens()
-    async with served(whoami(tokens)) as url:
-        with trio.fail_after(START):
-            async with Client.connect(url, mode=mode, headers=tokens.headers) as client:
-                for _ in range(3):
-                    assert (await client.call_tool("who")).text == "ann"
-    assert len(tokens.used) == tokens.given >= 3
+@asynccontextmanager
+async def shop(tokens: Tokens | None = None) -> AsyncIterator[str]:
+    with trio.fail_after(START):
+        async with served(whoami(tokens or Tokens())) as url:
+            yield url
 
 
-async def test_a_function_is_asked_for_the_headers_of_a_websocket_and_of_http_sse() -> None:
+WIRES = {
+    "http legacy": ("http", "/mcp", "legacy"),
+    "http modern": ("http", "/mcp", "modern"),
+    "sse": ("http", "/sse", "legacy"),
+    "websocket": ("ws", "/mcp", "legacy"),
+}
+
+
+@pytest.mark.parametrize(("scheme", "path", "mode"), WIRES.values(), ids=WIRES)
+async def test_a_function_is_asked_for_the_headers_of_each_request(scheme: str, path: str, mode: str) -> None:
     tokens = Tokens()
-    async with served(whoami(tokens)) as url:
-        with trio.fail_after(START):
-            for target in (f"ws{url[4:]}", url.replace("/mcp", "/sse")):
-                async with Client.connect(target, mode="legacy", headers=tokens.headers) as client:
-                    assert (await client.call_tool("who")).text == "ann"
+    async with shop(tokens) as url:
+        target = scheme + url.removeprefix("http").replace("/mcp", path)
+        async with Client.connect(target, mode=mode, headers=tokens.headers) as client:
+            for _ in range(3):
+                assert (await client.call_tool("who")).text == "ann"
+    assert len(tokens.used) == tokens.given >= (1 if scheme == "ws" else 3)
 
 
 async def test_a_plain_function_does_too_and_its_headers_are_checked() -> None:
-    server = whoami(Tokens())
-    async with served(server) as url:
-        with trio.fail_after(START):
-            for wrong in ({"a b": "c"}, {"a": "b\n"}, {"a": 1}):
-                with pytest.raises(Disconnected, match="headers"):
-                    async with Client.connect(url, mode="modern", headers=lambda wrong=wrong: wrong) as client:  # type: ignore[misc, return-value]
-                        await client.list_tools()
-            with pytest.raises(PeerError, match="Authorization"):
-                async with Client.connect(url, mode="modern", headers=dict[str, str]) as client:
-                    await client.list_tools()
+    async with shop() as url:
+        for wrong in ({"a b": "c"}, {"a": "b\n"}, {"a": 1}):
+            with pytest.raises(Disconnected, match="headers"):
+                await Client.connect(url, mode="modern", headers=lambda wrong=wrong: wrong).open()  # type: ignore[misc, return-value]
+        with pytest.raises(PeerError, match="Authorization"):
+            await Client.connect(url, mode="modern", headers=dict[str, str]).open()
 
 
 @pytest.mark.parametrize("scheme", ["http", "ws"])
 async def test_a_function_that_fails_is_an_error_of_the_request_which_was_not_sent(scheme: str) -> None:
     tokens = Tokens(*(ValueError("the token service is down") for _ in range(20)))
-    async with served(whoami(tokens)) as url:
-        with trio.fail_after(START), pytest.raises(Disconnected, match="token service is down"):
-            async with Client.connect(f"{scheme}{url[4:]}", mode="legacy", headers=tokens.headers) as client:
-                await client.list_tools()
+    async with shop(tokens) as url:
+        with pytest.raises(Disconnected, match="token service is down"):
+            await Client.connect(f"{scheme}{url[4:]}", mode="legacy", headers=tokens.headers).open()
     assert tokens.used == []
 
 
 @pytest.mark.parametrize(("path", "mode"), [("/mcp", "legacy"), ("/mcp", "modern"), ("/sse", "legacy")])
 async def test_a_call_whose_headers_cannot_be_made_was_not_sent_and_the_next_one_is(path: str, mode: str) -> None:
     tokens = Tokens()
-    async with served(whoami(tokens)) as url:
-        with trio.fail_after(START):
-            async with Client.connect(url.replace("/mcp", path), mode=mode, headers=tokens.headers) as client:
-                await client.list_tools()
-                tokens.failures.append(ValueError("the token service is down"))
-                used = len(tokens.used)
-                with pytest.raises(Unreachable, match="token service is down"):
-                    await client.call_tool("who")
-                assert len(tokens.used) == used
-                assert (await client.call_tool("who")).text == "ann"
+    async with shop(tokens) as url:
+        async with Client.connect(url.replace("/mcp", path), mode=mode, headers=tokens.headers) as client:
+            await client.list_tools()
+            tokens.failures.append(ValueError("the token service is down"))
+            used = len(tokens.used)
+            with pytest.raises(Unreachable, match="token service is down"):
+                await client.call_tool("who")
+            assert len(tokens.used) == used
+            assert (await client.call_tool("who")).text == "ann"
 
 
 UNSENDABLE = {
@@ -141,37 +143,34 @@ UNSENDABLE = {
 async def test_headers_that_cannot_be_sent_are_refused_without_their_values(
     scheme: str, headers: Mapping[str, str]
 ) -> None:
-    async with served(whoami(Tokens())) as url:
+    async with shop() as url:
         target = f"{scheme}{url[4:]}"
-        with trio.fail_after(START):
-            with pytest.raises(Disconnected, match="headers") as failed:
-                async with Client.connect(target, mode="legacy", headers=lambda: headers) as client:
-                    await client.list_tools()
-            with pytest.raises(ValueError, match="headers") as refused:
-                Client.connect(target, mode="legacy", headers=headers)
+        with pytest.raises(Disconnected, match="headers") as failed:
+            await Client.connect(target, mode="legacy", headers=lambda: headers).open()
+        with pytest.raises(ValueError, match="headers") as refused:
+            Client.connect(target, mode="legacy", headers=headers)
     assert "canary" not in f"{failed.value} {refused.value}"
+
+
+OF_THE_PROTOCOL = {
+    "Content-Type": "text/plain",
+    "Accept": "text/html",
+    "Mcp-Method": "x",
+    "MCP-Protocol-Version": "2024-11-05",
+}
 
 
 async def test_a_function_does_not_replace_what_the_protocol_says_in_a_header(mode: str) -> None:
     tokens = Tokens()
 
     async def headers() -> Mapping[str, str]:
-        own = {
-            "Content-Type": "text/plain",
-            "Accept": "text/html",
-            "Mcp-Method": "x",
-            "MCP-Protocol-Version": "2024-11-05",
-        }
-        return {**await tokens.headers(), **own}
+        return {**await tokens.headers(), **OF_THE_PROTOCOL}
 
-    async with served(whoami(tokens)) as url:
-        with trio.fail_after(START):
-            async with Client.connect(url, mode=mode, headers=headers) as client:
-                assert (await client.call_tool("who")).text == "ann"
+    async with shop(tokens) as url, Client.connect(url, mode=mode, headers=headers) as client:
+        assert (await client.call_tool("who")).text == "ann"
 
 
 async def test_a_function_that_hangs_is_ended_by_the_limit_of_connecting() -> None:
-    async with served(whoami(Tokens())) as url:
-        with trio.fail_after(START), pytest.raises(Disconnected, match="headers"):
-            async with Client.connect(url, mode="modern", headers=trio.sleep_forever, connect_timeout=0.1) as client:  # type: ignore[arg-type]
-                await client.list_tools()
+    async with shop() as url:
+        with pytest.raises(Disconnected, match="headers"):
+            await Client.connect(url, mode="modern", headers=trio.sleep_forever, connect_timeout=0.1).open()  # type: ignore[arg-type]

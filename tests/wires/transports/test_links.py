@@ -244,23 +244,29 @@ def test_a_frame_that_may_not_follow_ends_the_link(frames: list[tuple[Kind, byte
         response.receive(*last)
 
 
-async def test_a_frame_about_a_request_that_was_left_is_dropped_and_about_one_that_never_was_ends_the_link() -> None:
+@pytest.fixture
+async def front() -> AsyncIterator[Front]:
+    """A front that is linked to nothing which answers."""
     ours, theirs = trio.socket.socketpair()
-    front = Front()
-    front.link = Link(trio.SocketStream(ours), LIMITS_OF_OWNER, front.receive, front.end)
+    with ours, theirs:
+        linked = Front()
+        linked.link = Link(trio.SocketStream(ours), LIMITS_OF_OWNER, linked.receive, linked.end)
+        yield linked
+
+
+async def test_a_frame_about_a_request_that_was_left_is_dropped_and_about_one_that_never_was_ends_the_link(
+    front: Front,
+) -> None:
     front.send(b"").lose()
     front.receive(Frame(Kind.DATA, 1, b"x"))
     for number in (0, 2):
         with pytest.raises(LinkBroken):
             front.receive(Frame(Kind.DATA, number, b"x"))
-    ours.close()
-    theirs.close()
 
 
-async def test_requests_after_the_last_one_that_the_owner_has_read_are_refused_and_no_further_one_is_sent() -> None:
-    ours, theirs = trio.socket.socketpair()
-    front = Front()
-    front.link = Link(trio.SocketStream(ours), LIMITS_OF_OWNER, front.receive, front.end)
+async def test_requests_after_the_last_one_that_the_owner_has_read_are_refused_and_no_further_one_is_sent(
+    front: Front,
+) -> None:
     read, unread = front.send(b""), front.send(b"")
     front.receive(Frame(Kind.LAST, 1, b""))
     later = front.send(b"")
@@ -268,8 +274,6 @@ async def test_requests_after_the_last_one_that_the_owner_has_read_are_refused_a
     front.receive(Frame(Kind.ACCEPTED, 1, b""))
     front.end()
     assert [each.is_lost for each in (read, unread, later)] == [True, False, False]
-    ours.close()
-    theirs.close()
 
 
 @pytest.mark.parametrize("numbers", [[2], [1, 1]])
@@ -321,12 +325,17 @@ async def owner_and_link(here: Here) -> AsyncIterator[tuple[Owner, trio.SocketSt
     ours, theirs = trio.socket.socketpair()
     async with trio.open_nursery() as nursery:
         served = Owner(trio.SocketStream(theirs), BODY, here, nursery)
-
         nursery.start_soon(run_logged, served.link)
         with trio.fail_after(5):
             yield served, trio.SocketStream(ours)
         nursery.cancel_scope.cancel()
     ours.close()
+
+
+def asked(number: int, body: bytes = b"1", *, session: str | None = None, begins: bool = True) -> bytes:
+    """The frame of a request for as many bytes as its body says."""
+    sent = request({} if session is None else {"mcp-session-id": session}, body=body)
+    return encode(Kind.REQUEST, number, encoded_request(sent, "n", begins=begins))
 
 
 async def frames_of(stream: trio.SocketStream, until: Kind) -> list[Frame]:
@@ -342,7 +351,7 @@ async def frames_of(stream: trio.SocketStream, until: Kind) -> list[Frame]:
 
 async def test_an_owner_sends_no_more_than_the_window_until_it_widens() -> None:
     async with owner(Here()) as stream:
-        await stream.send_all(encode(Kind.REQUEST, 1, encoded_request(request(body=b"600000"), "n", begins=True)))
+        await stream.send_all(asked(1, b"600000"))
         got = 0
         reader = FrameReader(LIMITS_OF_OWNER)
         while got < WINDOW_BYTES:
@@ -361,11 +370,10 @@ async def test_an_owner_sends_no_more_than_the_window_until_it_widens() -> None:
 async def test_an_owner_that_finishes_names_the_last_request_that_it_has_read_and_reads_no_further_one() -> None:
     here = Here()
     async with owner_and_link(here) as (served, stream):
-        data = encoded_request(request(body=b"1"), "n", begins=True)
-        await stream.send_all(encode(Kind.REQUEST, 1, data))
+        await stream.send_all(asked(1))
         await frames_of(stream, Kind.WHOLE)
         served.refuse_further()
-        await stream.send_all(encode(Kind.REQUEST, 2, data) + encode(Kind.GONE, 2))
+        await stream.send_all(asked(2) + encode(Kind.GONE, 2))
         assert await frames_of(stream, Kind.LAST) == [Frame(Kind.LAST, 1, b"")]
         await trio.testing.wait_all_tasks_blocked()
         assert here.served == 1
@@ -378,7 +386,7 @@ async def test_a_front_that_was_not_accepted_before_the_end_learns_that_nothing_
         async with open_links(Workplace(folder, announces=False), service, CrashingStore(Disk()), BODY, here):
             # In the last step of the block: nothing accepts it before the end has begun.
             front.connect(str(socket_path(folder, "n")))
-            front.sendall(encode(Kind.REQUEST, 1, encoded_request(request(body=b"1"), "n", begins=True)))
+            front.sendall(asked(1))
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(front))
         assert await frames_of(stream, Kind.LAST) == [Frame(Kind.LAST, 0, b"")]
     assert here.served == 0
@@ -388,26 +396,22 @@ async def test_what_a_process_that_is_leaving_refuses_is_left_to_another() -> No
     here = Here()
     here.is_leaving, here.status = True, 503
     async with owner(here) as stream:
-        data = encoded_request(request(body=b"1"), "n", begins=False)
-        await stream.send_all(encode(Kind.REQUEST, 1, data))
+        await stream.send_all(asked(1, begins=False))
         assert [each.kind for each in await frames_of(stream, Kind.LEAVING)] == [Kind.LEAVING]
 
 
 async def test_a_session_that_is_not_here_has_moved_and_nothing_begins_in_a_process_that_leaves() -> None:
     here = Here()
     async with owner(here) as stream:
-        unknown = encoded_request(request({"mcp-session-id": "other"}), "n", begins=True)
-        await stream.send_all(encode(Kind.REQUEST, 1, unknown))
+        await stream.send_all(asked(1, session="other"))
         assert [each.kind for each in await frames_of(stream, Kind.MOVED)] == [Kind.MOVED]
         here.is_leaving = True
-        known = request({"mcp-session-id": "known"}, body=b"1")
-        await stream.send_all(encode(Kind.REQUEST, 2, encoded_request(known, "n", begins=True)))
-        assert [each.kind for each in await frames_of(stream, Kind.LEAVING)] == [Kind.LEAVING]
-        # Its sessions end before it has left, and their next process is not known before that.
-        await stream.send_all(encode(Kind.REQUEST, 3, unknown))
-        assert [each.kind for each in await frames_of(stream, Kind.LEAVING)] == [Kind.LEAVING]
+        # The sessions of others, too: they end before it has left, and their next process is not known before that.
+        for number, session in ((2, "known"), (3, "other")):
+            await stream.send_all(asked(number, session=session))
+            assert [each.kind for each in await frames_of(stream, Kind.LEAVING)] == [Kind.LEAVING]
         assert here.served == 0
-        await stream.send_all(encode(Kind.REQUEST, 4, encoded_request(known, "n", begins=False)))
+        await stream.send_all(asked(4, session="known", begins=False))
         assert [each.kind for each in await frames_of(stream, Kind.WHOLE)] == [Kind.ACCEPTED, Kind.WHOLE]
         assert here.served == 1
 
@@ -417,7 +421,7 @@ async def test_a_session_that_is_not_here_has_moved_and_nothing_begins_in_a_proc
 )
 async def test_a_response_that_fits_into_one_frame_is_one(size: int, kinds: list[Kind]) -> None:
     async with owner(Here()) as stream:
-        await stream.send_all(encode(Kind.REQUEST, 1, encoded_request(request(body=b"%d" % size), "n", begins=True)))
+        await stream.send_all(asked(1, b"%d" % size))
         found = await frames_of(stream, kinds[-1])
         assert [each.kind for each in found] == [Kind.ACCEPTED, *kinds]
 
@@ -430,7 +434,7 @@ async def test_a_response_that_fits_into_one_frame_is_one(size: int, kinds: list
         HEADER.pack(Kind.GONE, 1, 1),
         encode(Kind.END, 1),
         encode(Kind.GONE, 1),
-        encode(Kind.REQUEST, 2, encoded_request(request(), "n", begins=True)),
+        asked(2),
         encode(Kind.REQUEST, 1, b"not a request\n"),
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
@@ -445,7 +449,7 @@ async def test_a_stranger_on_a_link_gets_nothing_but_its_end(data: bytes) -> Non
 
 async def test_a_window_that_is_wider_than_what_was_sent_ends_the_link() -> None:
     async with owner(Here()) as stream:
-        await stream.send_all(encode(Kind.REQUEST, 1, encoded_request(request(body=b"600000"), "n", begins=True)))
+        await stream.send_all(asked(1, b"600000"))
         await stream.send_all(encode(Kind.WINDOW, 1, (2**32 - 1).to_bytes(4, "big")))
         await frames_of(stream, Kind.END)
         assert await stream.receive_some(1) == b""
@@ -455,8 +459,7 @@ async def test_what_a_front_says_of_a_request_that_is_over_is_dropped() -> None:
     here = Here()
     async with owner(here) as stream:
         for number in (1, 2):
-            sent = encode(Kind.REQUEST, number, encoded_request(request(body=b"1"), "n", begins=True))
-            await stream.send_all(sent)
+            await stream.send_all(asked(number))
             assert (await frames_of(stream, Kind.WHOLE))[-1].number == number
             await stream.send_all(encode(Kind.WINDOW, 1, b"\0\0\0\1") + encode(Kind.GONE, 1))
         assert here.served == 2
@@ -591,8 +594,7 @@ async def test_a_call_that_waits_in_a_worker_that_is_replaced_goes_on_there_and_
     folder: Path, is_ending: bool
 ) -> None:
     async with two(folder) as (first, second), trio.open_nursery() as nursery:
-        body, headers = modern_call("order")
-        asked = (await first.post(body, headers)).json["result"]
+        asked = await parked(first, "order")
         if is_ending:
             Workplace(folder, announces=False).note_ending()
         nursery.start_soon(first.app.drain, 5.0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 from naming import naming
@@ -121,29 +122,23 @@ async def test_a_connection_that_has_no_room_is_refused_with_the_name_of_the_bud
             await assert_served(peer)
 
 
-async def test_a_body_that_has_no_room_is_refused_before_it_is_read() -> None:
+NO_ROOM: dict[str, Callable[[RawPeer], bytes]] = {
+    "before it is read": lambda peer: post(peer, {"content-length": str(MIB)}),
+    "in its middle, without a length": lambda peer: (
+        post(peer, {"transfer-encoding": "chunked"}) + 4 * (b"%x\r\n%b\r\n" % (MIB // 4, b"a" * (MIB // 4)))
+    ),
+    "as a message that takes more memory": lambda peer: call(peer, "echo", "a" * (MIB // 2)).replace(
+        b"aaa", "\u20ac".encode()
+    ),
+}
+
+
+@pytest.mark.parametrize("sent", NO_ROOM.values(), ids=NO_ROOM)
+async def test_a_body_that_has_no_room_is_refused(sent: Callable[[RawPeer], bytes]) -> None:
     async with budgeted() as it, connection(it) as peer:
         with it.budget.open() as others:
             others.draw(it.budget.total - MIB)
-            await peer.client.send(post(peer, {"content-length": str(MIB)}))
-            await assert_refused(peer)
-
-
-async def test_a_body_without_a_length_is_refused_in_the_middle() -> None:
-    async with budgeted() as it, connection(it) as peer:
-        with it.budget.open() as others:
-            others.draw(it.budget.total - MIB)
-            await peer.client.send(post(peer, {"transfer-encoding": "chunked"}))
-            chunk = b"%x\r\n%b\r\n" % (MIB // 4, b"a" * (MIB // 4))
-            await peer.client.send(4 * chunk)
-            await assert_refused(peer)
-
-
-async def test_a_message_that_takes_more_memory_than_its_body_is_refused() -> None:
-    async with budgeted() as it, connection(it) as peer:
-        with it.budget.open() as others:
-            others.draw(it.budget.total - MIB)
-            await peer.client.send(call(peer, "echo", "a" * (MIB // 2)).replace(b"aaa", "\u20ac".encode()))
+            await peer.client.send(sent(peer))
             await assert_refused(peer)
 
 

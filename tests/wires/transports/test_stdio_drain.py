@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from peer import hello, modern_meta
 from serving import IMPORTS
 
 PATIENCE = 30.0
@@ -45,28 +45,22 @@ async def writes() -> str:
 if __name__ == "__main__":
     server.run("stdio", drain=float(sys.argv[1]))
 """
-CLIENT: Any = {"name": "pipe", "version": "1"}
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": CLIENT,
-}
 
 
 def legacy(name: str, arguments: Any, capabilities: Any = {}) -> list[Any]:  # noqa: B006
-    params = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": CLIENT}
     return [
-        {"id": 1, "method": "initialize", "params": params},
+        {"id": 1, "method": "initialize", "params": hello("2025-06-18", capabilities)},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": {"name": name, "arguments": arguments}},
     ]
 
 
 def modern(name: str, arguments: Any) -> list[Any]:
-    listen = {"notifications": {"toolsListChanged": True}, "_meta": META}
+    meta = modern_meta({})
+    listen = {"notifications": {"toolsListChanged": True}, "_meta": meta}
     return [
         {"id": 1, "method": "subscriptions/listen", "params": listen},
-        {"id": 2, "method": "tools/call", "params": {"name": name, "arguments": arguments, "_meta": META}},
+        {"id": 2, "method": "tools/call", "params": {"name": name, "arguments": arguments, "_meta": meta}},
     ]
 
 
@@ -81,59 +75,45 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def piped(script: Path, messages: list[Any], drain: str) -> tuple[Any, float]:
-    """The answer to the request 2, and how long the process took."""
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, str(script), drain],
-        input=lines(messages),
-        capture_output=True,
-        timeout=PATIENCE,
-        check=True,
-        env=ENVIRONMENT,
+def piped(sent: bytes, *command: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, *command], input=sent, capture_output=True, timeout=PATIENCE, env=ENVIRONMENT
     )
-    answers = [each for each in map(json.loads, done.stdout.splitlines()) if each.get("id") == 2]
-    return (answers[0] if answers else None), time.monotonic() - began
+
+
+def answer_of(script: Path, messages: list[Any], drain: str, *, end: bytes = b"\n") -> Any:
+    """The answer to the request 2, if there is one."""
+    done = piped(lines(messages).removesuffix(b"\n") + end, str(script), drain)
+    assert done.returncode == 0
+    return next((each for each in map(json.loads, done.stdout.splitlines()) if each.get("id") == 2), None)
 
 
 @pytest.mark.parametrize("opening", [legacy, modern])
-@pytest.mark.parametrize(("tool", "arguments", "text"), [("plain", {}, "plain"), ("waits", {"seconds": 0.2}, "waited")])
-def test_a_request_before_the_end_of_stdin_is_answered(
-    script: Path, opening: Any, tool: str, arguments: Any, text: str
+@pytest.mark.parametrize(
+    ("tool", "arguments", "text", "end"),
+    [("plain", {}, "plain", b"\n"), ("waits", {"seconds": 0.2}, "waited", b"\n"), ("plain", {}, "plain", b"")],
+    ids=["at once", "soon", "without a line end"],
+)
+def test_a_request_before_the_end_of_stdin_is_answered_also_beside_a_stream_of_changes(
+    script: Path, opening: Any, tool: str, arguments: Any, text: str, end: bytes
 ) -> None:
-    answer, _ = piped(script, opening(tool, arguments), "20")
+    answer = answer_of(script, opening(tool, arguments), "1000", end=end)
     assert answer["result"]["content"][0]["text"] == text
 
 
-@pytest.mark.parametrize("opening", [legacy, modern])
-def test_a_request_that_takes_longer_is_cancelled(script: Path, opening: Any) -> None:
-    answer, took = piped(script, opening("waits", {"seconds": 1000}), "0.3")
+@pytest.mark.parametrize(
+    ("messages", "drain"),
+    [
+        (legacy("waits", {"seconds": 1000}), "0.3"),
+        (modern("waits", {"seconds": 1000}), "0.3"),
+        (legacy("asks", {}, {"elicitation": {}}), "0.3"),
+        (legacy("waits", {"seconds": 0.3}), "0"),
+    ],
+    ids=["a legacy call", "a modern call", "a call that asks its client", "without a drain"],
+)
+def test_a_request_that_takes_longer_is_cancelled(script: Path, messages: list[Any], drain: str) -> None:
+    answer = answer_of(script, messages, drain)
     assert answer is None or "error" in answer or answer["result"]["isError"]
-    assert took < PATIENCE
-
-
-def test_a_request_that_asks_its_client_is_cancelled_with_the_others(script: Path) -> None:
-    answer, took = piped(script, legacy("asks", {}, {"elicitation": {}}), "0.3")
-    assert answer is None or "error" in answer or answer["result"]["isError"]
-    assert took < PATIENCE
-
-
-def test_the_last_request_needs_no_line_end(script: Path) -> None:
-    sent = lines(legacy("plain", {}))[:-1]
-    done = subprocess.run(
-        [sys.executable, str(script), "20"], input=sent, capture_output=True, timeout=PATIENCE, env=ENVIRONMENT
-    )
-    assert b"plain" in done.stdout
-
-
-def test_without_a_drain_nothing_is_waited_for(script: Path) -> None:
-    answer, _ = piped(script, legacy("waits", {"seconds": 0.3}), "0")
-    assert answer is None or "waited" not in json.dumps(answer)
-
-
-def test_a_stream_of_changes_does_not_hold_up_the_end(script: Path) -> None:
-    _, took = piped(script, modern("plain", {}), "1000")
-    assert took < PATIENCE
 
 
 @pytest.mark.parametrize("end", ["stdout is closed", "SIGTERM"])
@@ -168,17 +148,7 @@ def test_a_client_that_is_gone_and_a_signal_end_the_drain(script: Path, end: str
 
 
 def test_the_command_line_has_the_option(script: Path) -> None:
-    command = [sys.executable, "-m", "trio_mcp", "run", str(script), "--drain"]
-    found = {}
-    for drain in ("0", "20"):
-        done = subprocess.run(
-            [*command, drain],
-            input=lines(legacy("waits", {"seconds": 0.3})),
-            capture_output=True,
-            timeout=PATIENCE,
-            env=ENVIRONMENT,
-        )
-        found[drain] = b"waited" in done.stdout
-    assert found == {"0": False, "20": True}
-    wrong = subprocess.run([*command, "-1"], input=b"", capture_output=True, timeout=PATIENCE, env=ENVIRONMENT)
-    assert wrong.returncode == 2
+    command = ["-m", "trio_mcp", "run", str(script), "--drain"]
+    sent = lines(legacy("waits", {"seconds": 0.3}))
+    assert [b"waited" in piped(sent, *command, drain).stdout for drain in ("0", "20")] == [False, True]
+    assert piped(b"", *command, "-1").returncode == 2

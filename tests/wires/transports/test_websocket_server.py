@@ -96,9 +96,6 @@ async def test_a_page_of_a_listed_origin_may_connect(stage: Stage) -> None:
             await peer.open({"origin": "https://app.example"})
 
 
-# messages
-
-
 # the end of a connection
 
 
