@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import hypercorn.trio.run
 import trio
@@ -30,30 +32,30 @@ from trio_mcp_transports.asgi.responses import (
     Upgrade,
     rejection_of,
 )
-from trio_mcp_transports.hypercorn.config import memory_of
+from trio_mcp_transports.hypercorn.config import GuardedConfig, guarded_config, memory_of
 from trio_mcp_transports.hypercorn.worker import serve_connection
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 Handle = Callable[[Request], Awaitable[Response]]
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
-OK = [(b"content-length", b"2")]
 SOON = 5.0
 LIMIT = 25.0
 
 
-def get(path: str, *headers: str) -> bytes:
-    return "\r\n".join([f"GET {path} HTTP/1.1", "host: x", *headers, "", ""]).encode("latin-1")
+def get(path: str, *headers: str, host: str = "x") -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", f"host: {host}", *headers, "", ""]).encode("latin-1")
 
 
-def upgrade(*headers: str) -> bytes:
+def upgrade(*headers: str, path: str = "/", host: str = "x") -> bytes:
     return get(
-        "/",
+        path,
         "connection: upgrade",
         "upgrade: websocket",
         "sec-websocket-version: 13",
         "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
         *headers,
+        host=host,
     )
 
 
@@ -179,6 +181,16 @@ class Server:
             await client.send(upgrade())
             assert (await client.head())[0] == 101
             yield client
+
+    @asynccontextmanager
+    async def secured(self, certificate: Path, *protocols: str) -> AsyncIterator[tuple[Client, trio.SSLStream[Any]]]:
+        """A connection over TLS, which offers these protocols, and its stream."""
+        context = ssl.create_default_context(cafile=str(certificate))
+        context.set_alpn_protocols(protocols)
+        async with self.client() as plain:
+            tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
+            await tls.do_handshake()
+            yield Client(tls), tls
 
     async def ask(self, data: bytes = GET) -> tuple[int, bytes]:
         """One request on a separate connection."""
@@ -388,6 +400,27 @@ class Served(HttpApp):
 
 def serving(handle: Handle) -> Served:
     return Served(handle)
+
+
+def over_tls(certificate: Path) -> GuardedConfig:
+    return guarded_config(certfile=str(certificate), keyfile=str(certificate))
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps that the tasks of connections and of their exchanges take in the block."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task.name.endswith("._run_handler")
+
+    def __enter__(self) -> Self:
+        trio.lowlevel.add_instrument(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        trio.lowlevel.remove_instrument(self)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ import trio
 from hypercorn_peer import Told, reply
 
 from trio_mcp_transports.asgi.requests import Request
-from trio_mcp_transports.asgi.responses import HttpApp, Response, StreamPart
+from trio_mcp_transports.asgi.responses import HttpApp, Response
 from trio_mcp_transports.hypercorn import serve as serving
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 
@@ -31,21 +31,6 @@ class Streamed(Told):
         super().__init__()
         self.body(b"first", more=True)
         app.streams.append(self)
-
-
-class Flood(Told):
-    """A response without end."""
-
-    @property
-    def is_ready(self) -> bool:
-        return True
-
-    def take_part(self) -> StreamPart | None:
-        return super().take_part() if self._parts else None
-
-    async def wait_part(self) -> StreamPart:
-        await trio.lowlevel.checkpoint()
-        return StreamPart(None, bytes(1 << 20), is_last=False)
 
 
 class App(HttpApp):
@@ -112,11 +97,6 @@ class App(HttpApp):
         while not self.drained.is_set():
             time.sleep(0.01)  # noqa: ASYNC251
         return reply()
-
-    async def flood(self) -> Response:
-        flood = Flood()
-        flood.body(b"x", more=True)
-        return flood
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import socket
-import ssl
-import sys
 import textwrap
 import time
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,9 @@ from hypercorn_peer import (
     SOON,
     Client,
     Exchanges,
+    Served,
     Server,
+    Steps,
     Told,
     answer,
     bystander,
@@ -33,6 +33,7 @@ from hypercorn_peer import (
     frame,
     get,
     lifespan,
+    over_tls,
     reply,
     running,
     serving,
@@ -41,6 +42,7 @@ from hypercorn_peer import (
     whole_body,
 )
 from hyperframe.frame import HeadersFrame, SettingsFrame
+from serving import MODULE, child
 
 from trio_mcp.session import MemoryBudget
 from trio_mcp.session.envelope import CONNECTION_SIZE
@@ -100,9 +102,19 @@ SURPRISES = [
 ]
 
 
-def raising(error: BaseException) -> Any:
+def raising(error: BaseException) -> Served:
     async def handle(_request: Request) -> Response:
         raise error
+
+    return serving(handle)
+
+
+def responding(response: Any) -> Served:
+    """An application that has one response to everything."""
+
+    async def handle(_request: Request) -> Response:
+        found: Response = response
+        return found
 
     return serving(handle)
 
@@ -145,12 +157,8 @@ async def test_a_response_that_fails_in_the_middle_of_its_body_is_left_unfinishe
             return super().take_part()
 
     failing = Failing()
-
-    async def app(_request: Request) -> Response:
-        failing.body(b"a", more=True)
-        return failing
-
-    async with guarded(serving(app)) as server, bystander(server), server.client() as client:
+    failing.body(b"a", more=True)
+    async with guarded(responding(failing)) as server, bystander(server), server.client() as client:
         await client.send(GET)
         assert (await client.until(b"a\r\n")).endswith(b"\r\n\r\n1\r\na\r\n")
         failing.fail()
@@ -169,11 +177,7 @@ async def test_a_response_that_fails_in_the_middle_of_its_body_is_left_unfinishe
     ],
 )
 async def test_a_response_that_cannot_be_sent_is_a_500(response: Any) -> None:
-    async def app(_request: Request) -> Response:
-        found: Response = response
-        return found
-
-    async with guarded(serving(app)) as server, bystander(server):
+    async with guarded(responding(response)) as server, bystander(server):
         assert await server.ask() == (500, b"")
 
 
@@ -195,6 +199,10 @@ async def test_an_error_of_the_connection_itself_is_logged_and_closes_it(
 class Flood(Told):
     """A response without end."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.body(b"x", more=True)
+
     async def wait_part(self) -> StreamPart:
         await trio.lowlevel.checkpoint()
         return StreamPart(None, bytes(65536), is_last=False)
@@ -206,41 +214,35 @@ class Flood(Told):
     def take_part(self) -> StreamPart | None:
         return super().take_part() if self._parts else None
 
-    async def __call__(self, _request: Request) -> Response:
-        self.body(b"x", more=True)
-        return self
-
 
 @asynccontextmanager
-async def stalled(server: Server, flood: Flood) -> Any:
-    """A client that asks and then reads nothing."""
-    async with server.client(receive_buffer=4096) as client:
+async def stalled(config: GuardedConfig) -> AsyncIterator[tuple[Server, Client, Flood]]:
+    """A client that has asked a server for a response without end, and reads nothing."""
+    flood = Flood()
+    async with guarded(responding(flood), config) as server, server.client(receive_buffer=4096) as client:
         await client.send(GET)
         await client.until(b"x\r\n")
-        yield client
+        yield server, client, flood
 
 
 async def test_a_stalled_reader_is_cut_off_and_its_response_notified() -> None:
-    flood = Flood()
-    async with guarded(serving(flood), limited(send_timeout=0.3)) as server, bystander(server):
-        async with stalled(server, flood) as client:
-            await soon(flood.lost)
-            assert len(await client.rest()) < 64 << 20
+    async with stalled(limited(send_timeout=0.3)) as (server, client, flood), bystander(server):
+        await soon(flood.lost)
+        assert len(await client.rest()) < 64 << 20
 
 
 async def test_a_stalled_reader_does_not_block_the_shutdown() -> None:
-    flood, config = Flood(), limited(send_timeout=60)
+    config = limited(send_timeout=60)
     config.graceful_timeout = 0.1
-    async with guarded(serving(flood), config) as server, stalled(server, flood):
+    async with stalled(config) as (server, _, _):
         server.stop.set()
         await soon(server.ended)
         assert server.error is None
 
 
 async def test_a_stalled_reader_does_not_block_a_cancel() -> None:
-    flood = Flood()
     with trio.fail_after(SOON):
-        async with guarded(serving(flood), limited(send_timeout=60)) as server, stalled(server, flood):
+        async with stalled(limited(send_timeout=60)):
             pass
 
 
@@ -280,9 +282,7 @@ class Socket:
 
 async def test_writes_from_several_tasks_stay_whole_and_in_order() -> None:
     held = Socket()
-    async with guarded(serving(held)) as server, server.client(receive_buffer=4096) as client:
-        await client.send(upgrade())
-        await client.head()
+    async with guarded(serving(held)) as server, server.websocket(receive_buffer=4096) as client:
         await soon(held.accepted)
         async with trio.open_nursery() as nursery:
             for letter in (b"a", b"b", b"c"):
@@ -300,9 +300,7 @@ async def test_a_cancel_of_the_app_does_not_tear_a_message() -> None:
                 await held.socket.send_many([b"x" * 60_000])
         ended.set()
 
-    async with guarded(serving(held)) as server, server.client(receive_buffer=4096) as client:
-        await client.send(upgrade())
-        await client.head()
+    async with guarded(serving(held)) as server, server.websocket(receive_buffer=4096) as client:
         await soon(held.accepted)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send)
@@ -338,16 +336,7 @@ async def test_the_end_of_a_client_that_pipelined_is_seen(app: Exchanges, ahead:
         await exchange.until_disconnect()
 
 
-async def test_pipelined_requests_are_answered_in_order(app: Exchanges) -> None:
-    async with guarded(serving(app)) as server, server.client() as client:
-        await client.send(GET + get("/bystander") + b"GET /bystander HTT")
-        exchange = await app.next()
-        await client.send(b"P/1.1\r\nhost: x\r\n\r\n")
-        exchange.reply()
-        assert [(await client.response())[2] for _ in range(3)] == [b"ok"] * 3
-
-
-async def test_nothing_stays_counted_of_requests_that_came_before_their_turn(app: Exchanges) -> None:
+async def test_pipelined_requests_are_answered_in_order_and_nothing_of_them_stays_counted(app: Exchanges) -> None:
     memory = MemoryBudget(10**9)
     async with guarded(serving(app), guarded_config(memory=memory)) as server, server.client() as client:
         await client.send(GET + get("/bystander") + b"GET /bystander HTT")
@@ -360,24 +349,12 @@ async def test_nothing_stays_counted_of_requests_that_came_before_their_turn(app
         assert memory.drawn == CONNECTION_SIZE
 
 
-class Steps(trio.abc.Instrument):
-    """Counts the steps that the tasks of connections take."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.count += task.name.endswith("._run_handler")
-
-
 async def test_a_request_that_comes_whole_takes_one_step() -> None:
-    steps = Steps()
     async with guarded(serving(answer)) as server, server.client() as client:
         assert await client.ask() == (200, b"ok")
-        trio.lowlevel.add_instrument(steps)
-        for _ in range(10):
-            assert await client.ask() == (200, b"ok")
-        trio.lowlevel.remove_instrument(steps)
+        with Steps() as steps:
+            for _ in range(10):
+                assert await client.ask() == (200, b"ok")
     assert steps.count == 10
 
 
@@ -748,12 +725,10 @@ async def test_a_websocket_outlives_the_time_of_its_head() -> None:
         served.append(socket)
         await echo(socket)
 
-    async def app(_request: Request) -> Response:
-        return Upgrade(None, serve, lambda: None)
-
     config = limited(header_timeout=0.2)
     config.keep_alive_timeout = 0.2
-    async with guarded(serving(app), config) as server, server.websocket() as client:
+    accepting = responding(Upgrade(None, serve, lambda: None))
+    async with guarded(accepting, config) as server, server.websocket() as client:
         await trio.sleep(0.5)  # longer than the head had
         await client.send(frame(1, b"hello"))
         assert await client.frame() == (0x81, b"hello")
@@ -762,9 +737,7 @@ async def test_a_websocket_outlives_the_time_of_its_head() -> None:
 
 async def test_a_websocket_send_after_the_client_left_raises() -> None:
     held = Socket()
-    async with guarded(serving(held)) as server, server.client() as client:
-        await client.send(upgrade())
-        await client.head()
+    async with guarded(serving(held)) as server, server.websocket() as client:
         await client.stream.aclose()
         await soon(held.lost)
         await soon(held.over)
@@ -784,19 +757,14 @@ async def test_a_websocket_whose_app_fails_is_closed_with_an_error(caplog: pytes
     async def fail(_socket: MessageSocket) -> None:
         raise ValueError
 
-    async def app(_request: Request) -> Response:
-        return Upgrade(None, fail, lambda: None)
-
-    async with guarded(serving(app), guarded_config()) as server, bystander(server), server.websocket() as client:
+    failing = responding(Upgrade(None, fail, lambda: None))
+    async with guarded(failing, guarded_config()) as server, bystander(server), server.websocket() as client:
         assert (await client.frame())[1] == (1011).to_bytes(2, "big")
     assert [record.message for record in caplog.records] == ["the ASGI app failed in a websocket exchange"]
 
 
 async def test_a_websocket_app_can_refuse_with_any_response() -> None:
-    async def app(_request: Request) -> Response:
-        return reply(b"whom", 401)
-
-    async with guarded(serving(app)) as server, server.client() as client:
+    async with guarded(responding(reply(b"whom", 401))) as server, server.client() as client:
         assert await client.ask(upgrade()) == (401, b"whom")
         assert await client.rest() == b""
 
@@ -843,14 +811,11 @@ async def test_frames_before_the_handshake_is_accepted_end_the_connection(
 
 
 async def test_tls_offers_http_1_only_and_is_guarded_too(certificate: Path) -> None:
-    context = ssl.create_default_context(cafile=str(certificate))
-    context.set_alpn_protocols(["h2", "http/1.1"])
-    config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
-    async with guarded(serving(answer), config) as server, server.client() as plain:
-        tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
-        await tls.do_handshake()
+    async with (
+        guarded(serving(answer), over_tls(certificate)) as server,
+        server.secured(certificate, "h2", "http/1.1") as (client, tls),
+    ):
         assert tls.selected_alpn_protocol() == "http/1.1"
-        client = Client(tls)
         assert await client.ask() == (200, b"ok")
         async with server.client() as stranger:
             await stranger.send(b"this is no TLS")
@@ -867,17 +832,13 @@ async def test_a_connection_that_negotiated_http_2_is_left_to_hypercorn(certific
     config = Config()
     config.certfile = config.keyfile = str(certificate)
     config.alpn_protocols = ["h2", "http/1.1"]
-    async with guarded(serving(answer), config) as server, server.client() as plain:
-        context = ssl.create_default_context(cafile=str(certificate))
-        context.set_alpn_protocols(["h2", "http/1.1"])
-        tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
-        await tls.do_handshake()
+    async with (
+        guarded(serving(answer), config) as server,
+        server.secured(certificate, "h2", "http/1.1") as (client, tls),
+    ):
         assert tls.selected_alpn_protocol() == "h2"
-        await tls.send_all(http2((b":method", b"GET"), (b":path", b"/"), (b":scheme", b"https"), (b":authority", b"x")))
-        answered = b""
-        while b"ok" not in answered:
-            with trio.fail_after(SOON):
-                answered += await tls.receive_some(65536)
+        await client.send(http2((b":method", b"GET"), (b":path", b"/"), (b":scheme", b"https"), (b":authority", b"x")))
+        await client.until(b"ok")
 
 
 @pytest.mark.parametrize("config", [Config(), guarded_config()], ids=["its own", "guarded"])
@@ -982,24 +943,14 @@ APP = """
 
 async def test_an_app_that_installs_at_startup_is_guarded_under_the_hypercorn_command(tmp_path: Path) -> None:
     (tmp_path / "guarded_app.py").write_text(textwrap.dedent(APP))
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.set_inheritable(True)
-        sock.listen()
-        command = [sys.executable, "-m", "hypercorn", "-k", "trio", "-b", f"fd://{sock.fileno()}", "guarded_app:app"]
-        start = partial(trio.run_process, command, cwd=tmp_path, pass_fds=[sock.fileno()], capture_stderr=True)
-        server = Server(port=sock.getsockname()[1])
-        with trio.fail_after(20):
-            async with trio.open_nursery() as nursery:
-                process = await nursery.start(partial(start, check=False))
-                try:
-                    for _ in range(2):  # in the backlog until the worker accepts
-                        assert await server.ask() == (200, b"ok")
-                        async with server.client() as client:
-                            await client.send(HOSTILE)
-                            assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
-                finally:
-                    process.terminate()
+    command = ("hypercorn", "-k", "trio", "-b", "127.0.0.1:0", "guarded_app:app")
+    async with child(MODULE, *command, strict=False, cwd=tmp_path, start_new_session=True) as process:
+        server = Server(port=int((await process.announced()).rpartition(":")[2]))
+        for _ in range(2):
+            assert await server.ask() == (200, b"ok")
+            async with server.client() as client:
+                await client.send(HOSTILE)
+                assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_a_request_with_very_many_headers_is_refused_however_short_they_are() -> None:

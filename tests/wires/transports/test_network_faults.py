@@ -6,7 +6,6 @@ import re
 import resource
 import shutil
 import socket
-import ssl
 import struct
 import subprocess
 import sys
@@ -19,14 +18,13 @@ from typing import Any
 import httpx2
 import pytest
 import trio
-from hypercorn_peer import SOON, Client, Exchanges, get, listening, running, serving
+from hypercorn_peer import SOON, Client, Exchanges, get, listening, over_tls, running, serving
 from serving import IMPORTS, http_process
 
 import trio_mcp
 from trio_mcp import Disconnected
 from trio_mcp.errors import RemoteProtocolError, ServerBusy
 from trio_mcp_transports.httpx import error_text
-from trio_mcp_transports.hypercorn.config import guarded_config
 
 HERE = Path(__file__).parent
 UNSHARE = shutil.which("unshare")
@@ -100,7 +98,7 @@ def received(connection: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a hello"])
 async def test_a_handshake_that_stalls_is_cut(certificate: Path, said: bytes) -> None:
-    config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
+    config = over_tls(certificate)
     config.ssl_handshake_timeout = 0.3
     async with guarded(serving(Exchanges()), config) as server, server.client() as client:
         if said:
@@ -109,13 +107,11 @@ async def test_a_handshake_that_stalls_is_cut(certificate: Path, said: bytes) ->
 
 
 async def test_a_tls_connection_that_breaks_off_is_a_disconnect(certificate: Path) -> None:
-    context, app = ssl.create_default_context(cafile=str(certificate)), Exchanges()
-    config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
-    async with guarded(serving(app), config) as server, server.client() as plain:
-        tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
-        await Client(tls).send(get("/"))
+    app = Exchanges()
+    async with guarded(serving(app), over_tls(certificate)) as server, server.secured(certificate) as (client, tls):
+        await client.send(get("/"))
         exchange = await app.next()
-        await plain.stream.aclose()  # without the alert that announces it
+        await tls.transport_stream.aclose()  # without the alert that announces it
         await exchange.until_disconnect()
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
-from hypercorn_peer import Client, Server as RunningServer, get, reply, running, serving, upgrade
+from hypercorn_peer import Server as RunningServer, get, over_tls, reply, running, serving, upgrade
 from peer import EVERYTHING, modern_meta
 
 from trio_mcp import Context, Server
@@ -164,20 +162,16 @@ async def test_a_trusted_proxy_has_the_last_word_on_the_host() -> None:
 async def test_a_websocket_may_be_asked_for_with_a_whole_uri() -> None:
     async with shop() as server:
         for target, host, status in ((whole(OWN), FOREIGN, 101), (whole(FOREIGN), OWN, 421)):
-            asked = upgrade("sec-websocket-protocol: mcp").replace(b"GET / ", f"GET {target} ".encode())
             async with server.client() as client:
-                await client.send(asked.replace(b"host: x", f"host: {host}".encode()))
+                await client.send(upgrade("sec-websocket-protocol: mcp", path=target, host=host))
                 assert (await client.head())[0] == status
 
 
 async def test_over_tls_the_uri_is_one_of_https(certificate: Path) -> None:
-    config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
-    context = ssl.create_default_context(cafile=str(certificate))
-    for scheme, host, status in (("https", OWN, 200), ("http", OWN, 421), ("https", FOREIGN, 421)):
-        async with running(asgi_app(Server("shop")), config) as server, server.client() as plain:
-            tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
-            got, _ = await Client(tls).ask(call(whole(host, scheme=scheme)))
-            assert got == status
+    async with running(asgi_app(Server("shop")), over_tls(certificate)) as server:
+        for scheme, host, status in (("https", OWN, 200), ("http", OWN, 421), ("https", FOREIGN, 421)):
+            async with server.secured(certificate) as (client, _):
+                assert (await client.ask(call(whole(host, scheme=scheme))))[0] == status
 
 
 # What applications receive
