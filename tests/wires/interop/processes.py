@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,14 +11,18 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import trio
 from serving import IMPORTS
+from wire_terms import MODERN, NEWEST_LEGACY
 
 HERE = Path(__file__).parent
 END_TIMEOUT = 10.0
+CLIENT_TIMEOUT = 60.0
+"""Seconds; FastMCP needs several to be imported."""
 ANNOUNCED = b" serves MCP at "
 
-MODERN, NEWEST_LEGACY = "2026-07-28", "2025-11-25"
 FIRST_WITH_FORMS = "2025-06-18"
 """And with structured results."""
 NEWEST = [(revision, transport) for revision in (MODERN, NEWEST_LEGACY) for transport in ("stdio", "http")]
@@ -60,3 +65,23 @@ def over_http(command: list[str]) -> Iterator[str]:
                 raise
         # It reads until the end of the pipe, which must not be closed in front of it.
         copying.join(END_TIMEOUT)
+
+
+@contextmanager
+def reached(command: list[str], transport: str) -> Iterator[str | list[str]]:
+    """Where a server is reached: by its command over stdio, else by the URL that it announces."""
+    if transport == "stdio":
+        yield command
+    else:
+        with over_http(command) as url:
+            yield url
+
+
+async def said_by(*command: str, **options: Any) -> dict[str, Any]:
+    """Run a client that is controlled by JSON, and return what it saw."""
+    line = [*command, json.dumps({"env": IMPORTS, **options})]
+    with trio.fail_after(CLIENT_TIMEOUT):
+        done = await trio.run_process(line, capture_stdout=True, capture_stderr=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen

@@ -13,13 +13,9 @@ import pytest
 import trio
 from asgi_peer import JSON_HEADERS, modern_call
 from fastapi.testclient import TestClient
+from official import QUIET, User, accepting, client_of, only_text
 from pages import Page
 from serving import IMPORTS, child
-
-mcp = pytest.importorskip("mcp", reason="the official SDK is not installed")
-
-from mcp import Client as OfficialClient  # noqa: E402
-from mcp.types import ElicitRequestParams, ElicitResult  # noqa: E402
 
 BOUND = 60.0
 SERVE = """
@@ -30,10 +26,7 @@ with socket.create_server(("127.0.0.1", 0)) as listening:
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 """
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning"),
-]
+pytestmark = QUIET
 
 
 @asynccontextmanager
@@ -48,17 +41,12 @@ async def served(folder: Path) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_client_of_the_official_sdk_answers_a_question(mode: str, tmp_path: Path) -> None:
-    asked = list[str]()
-
-    async def answer(_context: object, params: ElicitRequestParams) -> ElicitResult:
-        asked.append(params.message)
-        return ElicitResult(action="accept", content={"value": "yes"})
-
+    user = User(accepting(value="yes"))
     async with served(tmp_path) as url:
-        async with OfficialClient(url, mode=mode, elicitation_callback=answer) as client:
+        async with client_of(url, mode, elicitation_callback=user.elicit) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["order"]
             result = await client.call_tool("order", {"item": "lamp"})
-    assert (result.content[0].text, asked) == ("Ordered.", ["Pay 4 for the lamp?"])
+    assert (only_text(result), [each.message for each in user.asked]) == ("Ordered.", ["Pay 4 for the lamp?"])
 
 
 async def test_the_command_of_the_page_calls_the_tool(tmp_path: Path) -> None:

@@ -10,61 +10,24 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import mcp_types as wire
 import pytest
 import trio
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from official import QUIET, User, accepting, client_of, only_text
 from peer_server import PIXEL
-from processes import FIRST_WITH_FORMS, MODERN, NEWEST, NEWEST_LEGACY, PEERS, Target
-from serving import IMPORTS
-
-mcp = pytest.importorskip("mcp", reason="the official SDK is not installed")
-
-import mcp_types as wire  # noqa: E402
-from mcp import Client, StdioServerParameters  # noqa: E402
-from mcp.client.sse import sse_client  # noqa: E402
-from mcp.shared.exceptions import MCPError  # noqa: E402
+from processes import FIRST_WITH_FORMS, NEWEST, PEERS, Target
+from wire_terms import MODERN, NEWEST_LEGACY
 
 LIMIT = 20.0
 """Seconds that anything here may take."""
 
-pytestmark = [
-    # the SDK calls logging deprecated, and warns on every use
-    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
-    # it leaves the iterators of its event streams to the garbage collector
-    pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning"),
-]
+pytestmark = QUIET
 
 every_peer = pytest.mark.parametrize(("revision", "transport"), PEERS)
 newest = pytest.mark.parametrize(("revision", "transport"), NEWEST)
 OLDEST_OVER_SSE = ("2024-11-05", "sse")
-
-
-class User:
-    """Answers forms in the given order, and then with 7; has a model and a folder, and keeps the requests and notifications."""
-
-    def __init__(self, *answers: wire.ElicitResult) -> None:
-        self.asked: list[wire.ElicitRequestFormParams] = []
-        self.prompts: list[wire.CreateMessageRequestParams] = []
-        self.logs: list[tuple[str, object, str | None]] = []
-        self._answers = list(answers)
-
-    async def elicit(self, _context: object, params: wire.ElicitRequestFormParams) -> wire.ElicitResult:
-        self.asked.append(params)
-        return self._answers.pop(0) if self._answers else accepting(value=7)
-
-    async def sample(self, _context: object, params: wire.CreateMessageRequestParams) -> wire.CreateMessageResult:
-        self.prompts.append(params)
-        content = wire.TextContent(type="text", text="So be it.")
-        return wire.CreateMessageResult(role="assistant", content=content, model="m-1", stop_reason="endTurn")
-
-    async def roots(self, _context: object) -> wire.ListRootsResult:
-        return wire.ListRootsResult(roots=[wire.Root(uri="file:///home/ada", name="home")])
-
-    async def log(self, params: wire.LoggingMessageNotificationParams) -> None:
-        self.logs.append((params.level, params.data, params.logger))
-
-
-def accepting(**content: object) -> wire.ElicitResult:
-    return wire.ElicitResult(action="accept", content=content)
 
 
 Connect = Callable[..., AbstractAsyncContextManager[Client]]
@@ -80,24 +43,11 @@ def connect(revision: str, transport: str, target: Target, monkeypatch: pytest.M
     async def connect(**options: object) -> AsyncIterator[Client]:
         mode = "auto" if revision == MODERN else "legacy"
         with trio.fail_after(LIMIT):
-            async with Client(reached(target("peer_server.py", transport), transport), mode=mode, **options) as client:
+            async with client_of(target("peer_server.py", transport), mode, **options) as client:
                 assert client.protocol_version == revision
                 yield client
 
     return connect
-
-
-def reached(target: str | list[str], transport: str) -> object:
-    """What the official client takes to connect to this target."""
-    if isinstance(target, list):
-        return StdioServerParameters(command=target[0], args=target[1:], env=IMPORTS)
-    return sse_client(target) if transport == "sse" else target
-
-
-def only_text(result: wire.CallToolResult) -> str:
-    [block] = result.content
-    assert isinstance(block, wire.TextContent)
-    return block.text
 
 
 # what every revision can do
@@ -169,11 +119,6 @@ async def test_what_goes_wrong_is_a_result_or_a_protocol_error_and_the_next_call
 @every_peer
 async def test_what_a_tool_asks_and_tells_arrives(connect: Connect, revision: str) -> None:
     user = User()
-    reports: list[tuple[float, float | None, str | None]] = []
-
-    async def report(progress: float, total: float | None, message: str | None) -> None:
-        reports.append((progress, total, message))
-
     async with connect(
         elicitation_callback=user.elicit,
         sampling_callback=user.sample,
@@ -185,15 +130,15 @@ async def test_what_a_tool_asks_and_tells_arrives(connect: Connect, revision: st
             await client.set_logging_level("warning")
         assert only_text(await client.call_tool("think", {"about": "rain"})) == "m-1: So be it."
         assert "home=file:///home/ada" in only_text(await client.call_tool("folders"))
-        assert only_text(await client.call_tool("count", {"n": 5}, progress_callback=report)) == "counted"
+        assert only_text(await client.call_tool("count", {"n": 5}, progress_callback=user.report)) == "counted"
         assert only_text(await client.call_tool("talk")) == "talked"
         summed = await client.call_tool("add_up")
-        while len(reports) < 5 or len(user.logs) < 2:  # the SDK starts each callback in a new task
+        while len(user.reports) < 5 or len(user.logs) < 2:  # the SDK starts each callback in a new task
             await trio.lowlevel.checkpoint()
     [prompt] = user.prompts
     assert (prompt.max_tokens, prompt.system_prompt) == (50, "Be brief.")
     assert prompt.messages[0].content.text == "Think about rain."
-    assert reports == [(n, 5, f"step {n}" if revision > "2024-11-05" else None) for n in range(1, 6)]
+    assert user.reports == [(n, 5, f"step {n}" if revision > "2024-11-05" else None) for n in range(1, 6)]
     assert user.logs == [("warning", {"said": "aloud"}, "peer"), ("error", "shout", None)]
     if revision >= FIRST_WITH_FORMS:
         assert summed.structured_content == {"result": 21}

@@ -11,9 +11,10 @@ from pathlib import Path
 import httpx2
 import pytest
 import trio
-from processes import FIRST_WITH_FORMS, MODERN, NEWEST, NEWEST_LEGACY, PEERS, Target
+from processes import FIRST_WITH_FORMS, NEWEST, PEERS, Target
 from serving import IMPORTS
 from users import User
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Client, PeerError, RequestTimeout, accept, decline, dismiss
 from trio_mcp.client import Change

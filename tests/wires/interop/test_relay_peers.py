@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from processes import HERE, MODERN, NEWEST, NEWEST_LEGACY, command_of, over_http
+from official import QUIET, User, accepting, client_of, only_text
+from processes import HERE, NEWEST, command_of, reached, said_by
 from serving import IMPORTS
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Client, accept
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
@@ -21,46 +23,19 @@ LIMIT = 60.0
 RELAY = [sys.executable, str(HERE / "relay_app.py")]
 POEM = "So be it."
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning"),
-]
+pytestmark = QUIET
 
 every_way = pytest.mark.parametrize(("revision", "transport"), NEWEST)
 every_way_twice = pytest.mark.parametrize("behind", ["stdio", "http"])
 
 
-def command_before(server: Sequence[str], transport: str = "stdio") -> list[str]:
-    """Return the command of a proxy in front of a server."""
-    return [*RELAY, transport, *server]
-
-
 @contextmanager
-def reached(server: Sequence[str], transport: str) -> Iterator[str | list[str]]:
-    """A proxy in front of a server, which its host starts, or which listens."""
-    if transport == "stdio":
-        yield command_before(server)
-    else:
-        with over_http(command_before(server, "http")) as url:
-            yield url
-
-
-@contextmanager
-def serving(script: str, behind: str) -> Iterator[list[str]]:
-    """A server of this folder in the form that a proxy takes: a command, or a URL."""
-    with ExitStack() as servers:
-        command = command_of(script, behind)
-        yield command if behind == "stdio" else [servers.enter_context(over_http(command))]
-
-
-async def typescript_host(folder: Path, target: str | list[str], revision: str, tools: Sequence[str]) -> dict[str, Any]:
-    era = "auto" if revision == MODERN else "legacy"
-    said = {"target": target, "env": IMPORTS, "era": era, "tools": tools}
-    command = ["node", str(folder / "typescript_host.mjs"), json.dumps(said)]
-    with trio.fail_after(LIMIT):
-        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return dict(json.loads(done.stdout))
+def relayed(server: list[str], transport: str, behind: str = "stdio") -> Iterator[str | list[str]]:
+    """A proxy in front of a server, which is a command for it, or a URL."""
+    with reached(server, behind) as target:
+        words = [target] if isinstance(target, str) else target
+        with reached([*RELAY, transport, *words], transport) as proxy:
+            yield proxy
 
 
 @every_way
@@ -68,8 +43,9 @@ async def typescript_host(folder: Path, target: str | list[str], revision: str, 
 async def test_a_typescript_host_without_a_model_uses_an_official_server_that_samples(
     node_folder: Path, revision: str, transport: str, behind: str
 ) -> None:
-    with serving("official_server.py", behind) as server, reached(server, transport) as target:
-        seen = await typescript_host(node_folder, target, revision, ["recite", "book", "change"])
+    era, script = "auto" if revision == MODERN else "legacy", str(node_folder / "typescript_host.mjs")
+    with relayed(command_of("official_server.py", behind), transport, behind) as target:
+        seen = await said_by("node", script, target=target, era=era, tools=["recite", "book", "change"])
     assert (seen["version"], seen["server"]) == (revision, "official")
     assert {"recite", "book", "echo"} <= set(seen["tools"])
     assert seen["texts"] == {"recite": f"scripted: {POEM}", "book": "window 2 True", "change": "changed"}
@@ -79,28 +55,17 @@ async def test_a_typescript_host_without_a_model_uses_an_official_server_that_sa
 async def test_an_official_host_without_a_model_uses_a_typescript_server_that_samples(
     node_folder: Path, revision: str, transport: str
 ) -> None:
-    mcp = pytest.importorskip("mcp", reason="the official SDK is not installed")
-    wire = pytest.importorskip("mcp_types")
-
-    async def named(_context: object, _params: object) -> object:
-        return wire.ElicitResult(action="accept", content={"name": "Ada"})
-
-    with reached(["node", str(node_folder / "typescript_server.mjs")], transport) as target, trio.fail_after(LIMIT):
-        where = target
-        if isinstance(target, list):
-            where = mcp.StdioServerParameters(command=target[0], args=target[1:], env=IMPORTS)
+    command = ["node", str(node_folder / "typescript_server.mjs")]
+    user = User(accepting(name="Ada"))
+    with relayed(command, transport) as target, trio.fail_after(LIMIT):
         mode = "auto" if revision == MODERN else "legacy"
-        async with mcp.Client(where, mode=mode, elicitation_callback=named) as client:
+        async with client_of(target, mode, elicitation_callback=user.elicit) as client:
             assert client.protocol_version == revision
-            texts = {name: await text_of(client, name) for name in ("recite", "look", "sign", "echo")}
+            tools = ("recite", "look", "sign", "echo")
+            texts = {name: only_text(await client.call_tool(name)) for name in tools}
     [use] = json.loads(texts.pop("look"))
     assert (use["type"], use["name"], use["input"]) == ("tool_use", "look", {"at": "sky"})
     assert texts == {"recite": f"scripted: {POEM}", "sign": f"{POEM} Ada", "echo": "echoed"}
-
-
-async def text_of(client: Any, name: str) -> str:
-    [block] = (await client.call_tool(name)).content
-    return str(block.text)
 
 
 async def say_yes(form: ElicitRequestFormParams) -> ElicitResult:
@@ -115,7 +80,7 @@ async def test_our_client_without_a_model_uses_servers_of_both_projects(
     mode = "modern" if revision == MODERN else "legacy"
     tool = "recite" if script == "official_server.py" else "think"
     arguments = {} if tool == "recite" else {"about": "rain"}
-    with serving(script, "stdio") as server, reached(server, transport) as target, trio.fail_after(LIMIT):
+    with relayed(command_of(script, "stdio"), transport) as target, trio.fail_after(LIMIT):
         options: dict[str, Any] = {"env": IMPORTS} if transport == "stdio" else {}
         async with Client.connect(target, mode=mode, on_elicit=say_yes, **options) as client:
             assert client.protocol_version == (MODERN if mode == "modern" else NEWEST_LEGACY)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
-from processes import HERE, MODERN, NEWEST, NEWEST_LEGACY, Target, over_http
-from serving import IMPORTS
+from processes import HERE, NEWEST, Target, reached, said_by
+from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Client, accept
 from trio_mcp.errors import TaskCancelled
@@ -20,17 +16,6 @@ LIMIT = 60.0
 """Seconds that anything here may take; FastMCP needs several to be imported."""
 
 transports = pytest.mark.parametrize("transport", ["stdio", "http"])
-
-
-async def said_by(*command: str, **options: Any) -> dict[str, Any]:
-    """Run a client with this command, and return what it saw."""
-    with trio.fail_after(LIMIT):
-        done = await trio.run_process(
-            [*command, json.dumps(options)], capture_stdout=True, capture_stderr=True, check=False
-        )
-    assert done.returncode == 0, done.stderr.decode()
-    seen: dict[str, Any] = json.loads(done.stdout)
-    return seen
 
 
 # their clients
@@ -42,7 +27,7 @@ async def test_fastmcp_calls_waits_answers_and_cancels(
 ) -> None:
     mode = "auto" if revision == MODERN else "legacy"
     server = target("task_server.py", transport)
-    seen = await said_by(fastmcp_python, str(HERE / "fastmcp_tasks_client.py"), target=server, env=IMPORTS, mode=mode)
+    seen = await said_by(fastmcp_python, str(HERE / "fastmcp_tasks_client.py"), target=server, mode=mode)
     assert seen.pop("called") == "1: 7"
     if revision == NEWEST_LEGACY:  # where it has no tasks
         assert not seen
@@ -61,7 +46,7 @@ async def test_the_typescript_client_of_2025_follows_answers_lists_and_cancels(
     node_folder: Path, target: Target, transport: str
 ) -> None:
     server = target("task_server.py", transport)
-    seen = await said_by("node", str(node_folder / "typescript_tasks_client.mjs"), target=server, env=IMPORTS)
+    seen = await said_by("node", str(node_folder / "typescript_tasks_client.mjs"), target=server)
     assert seen["capability"] == {}
     first, *states, last = seen["report"]
     assert (first, set(states) - {"working"}, last) == ("taskCreated", {"input_required"}, "1: 7")
@@ -85,16 +70,6 @@ async def test_our_client_drives_the_tasks_of_typescript(node_folder: Path, tran
     command = ["node", str(node_folder / "typescript_tasks_server.mjs"), transport]
     with reached(command, transport) as server:
         await drives(server, NEWEST_LEGACY, failure="no luck", asks=True)
-
-
-@contextmanager
-def reached(command: list[str], transport: str) -> Iterator[str | list[str]]:
-    """Where a server is reached: by its command over stdio, else by the URL that it announces."""
-    if transport == "stdio":
-        yield command
-        return
-    with over_http(command) as url:
-        yield url
 
 
 async def drives(server: str | list[str], revision: str, *, failure: str, asks: bool = False) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from peer_server import PIXEL
-from processes import MODERN, NEWEST, Target
-from serving import IMPORTS
-
-LIMIT = 30.0
+from processes import NEWEST, Target, said_by
+from wire_terms import MODERN
 
 
 def text_of(result: Mapping[str, Any]) -> str:
@@ -26,13 +22,8 @@ async def test_the_typescript_client_calls_asks_and_cancels(
     node_folder: Path, target: Target, revision: str, transport: str
 ) -> None:
     era = "auto" if revision == MODERN else "legacy"
-    said = {"target": target("peer_server.py", transport), "env": IMPORTS, "era": era}
-    command = ["node", str(node_folder / "typescript_client.mjs"), json.dumps(said)]
-    with trio.fail_after(LIMIT):
-        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    seen = json.loads(done.stdout)
-
+    script = str(node_folder / "typescript_client.mjs")
+    seen = await said_by("node", script, target=target("peer_server.py", transport), era=era)
     assert seen["version"] == revision
     assert seen["server"]["name"] == "peer"
     assert {"place", "plan_trip", "hold"} <= set(seen["tools"])

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import trio
 from peer_server import server
-from processes import FIRST_WITH_FORMS, MODERN
+from processes import FIRST_WITH_FORMS
 from spec_schemas import VERSIONS, closed_validator, definitions, request_definitions, validator
 from wire_oracle import general_definition, result_definition
+from wire_terms import MODERN
 
 from trio_mcp import Client, PeerError, accept, decline
 from trio_mcp.cli.terminal.trace import Arrived, ObservedChannel
