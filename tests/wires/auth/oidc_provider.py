@@ -23,6 +23,15 @@ HERE = Path(__file__).parent
 START = 30.0
 LIMIT = 60.0
 """Seconds for what a test does with a server."""
+ROBOT = {
+    "client_id": "robot",
+    "client_secret": "a-secret-of-the-robot",
+    "grant_types": ["client_credentials"],
+    "redirect_uris": [],
+    "response_types": [],
+    "scope": "notes:read notes:write",
+}
+"""A client that the provider knows: a program that logs in as itself."""
 HOPS = 12
 """Redirects between the authorization URL and the redirect URI, at most."""
 

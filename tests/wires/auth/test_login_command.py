@@ -14,19 +14,13 @@ from pathlib import Path
 import httpx2
 import pytest
 import trio
-from oidc_provider import Provider, agree, protected, provider
+from oidc_provider import Provider, agree, protected
 from serving import IMPORTS
 
 from trio_mcp.auth import TokenFiles
 
 COMMAND = [sys.executable, "-m", "trio_mcp"]
 LIMIT = 60.0
-
-
-@pytest.fixture
-async def idp(modules: Path) -> AsyncIterator[Provider]:
-    async with provider(modules) as found:
-        yield found
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import stat
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -13,17 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import trio
 from joserfc.jwk import ECKey
-from oidc_provider import Provider, agree, free_port, protected, provider
+from oidc_provider import ROBOT, Provider, agree, free_port, protected, provider
 
 from trio_mcp import Client
 from trio_mcp.auth import ClientCredentials, Login, OAuth, TokenFiles
 from trio_mcp.auth.client.logins import log_in, log_out
-
-
-@pytest.fixture
-async def idp(modules: Path) -> AsyncIterator[Provider]:
-    async with provider(modules) as found:
-        yield found
 
 
 @pytest.fixture
@@ -42,19 +35,20 @@ class User:
         return await agree(url)
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize(("transport", "mode"), [("http", "auto"), ("http", "legacy"), ("websocket", "auto")])
 async def test_a_user_logs_in_once_and_the_next_client_uses_the_stored_tokens(
-    idp: Provider, files: TokenFiles, mode: str
+    idp: Provider, files: TokenFiles, transport: str, mode: str
 ) -> None:
     user = User()
-    async with protected(idp.issuer) as url:
+    async with protected(idp.issuer, transport) as url:
         for _ in range(2):
             async with Client.connect(url, mode=mode, auth=OAuth(browser=user, store=files)) as client:
                 assert (await client.call_tool("read")).text == "a note"
         async with Client.connect(url, mode=mode, auth=OAuth(interactive=False, store=files)) as client:
             assert (await client.call_tool("read")).text == "a note"
     assert user.pages == 1
-    assert stat.S_IMODE(files.file_of(url).stat().st_mode) == 0o600
+    (file,) = Path(files.folder).glob("*.json")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 async def test_a_slow_user_does_not_make_a_modern_server_look_legacy(idp: Provider, files: TokenFiles) -> None:
@@ -101,26 +95,10 @@ async def test_bound_tokens_are_sent_with_proofs(modules: Path, files: TokenFile
 
 @pytest.mark.parametrize("transport", ["http", "websocket"])
 async def test_a_program_logs_in_as_itself(modules: Path, transport: str) -> None:
-    client_metadata = {
-        "client_id": "robot",
-        "client_secret": "a-secret-of-the-robot",
-        "grant_types": ["client_credentials"],
-        "redirect_uris": [],
-        "response_types": [],
-    }
     auth = ClientCredentials("robot", "a-secret-of-the-robot", scopes=["notes:read", "notes:write"])
-    async with provider(modules, clients=[client_metadata]) as idp, protected(idp.issuer, transport) as url:
+    async with provider(modules, clients=[ROBOT]) as idp, protected(idp.issuer, transport) as url:
         async with Client.connect(url, auth=auth) as client:
             assert (await client.call_tool("write", {"text": "x"})).text == "written: x"
-
-
-async def test_over_websocket_the_token_is_sent_with_each_handshake(idp: Provider, files: TokenFiles) -> None:
-    user = User()
-    async with protected(idp.issuer, "websocket") as url:
-        for _ in range(2):
-            async with Client.connect(url, auth=OAuth(browser=user, store=files)) as client:
-                assert (await client.call_tool("read")).text == "a note"
-    assert user.pages == 1
 
 
 async def test_logging_out_revokes_the_tokens_and_deletes_the_login(idp: Provider, files: TokenFiles) -> None:
@@ -171,16 +149,10 @@ async def test_a_client_may_be_known_by_the_url_of_its_metadata(idp: Provider, f
 
 async def test_a_program_may_sign_who_it_is(modules: Path) -> None:
     key = ECKey.generate_key("P-256", {"alg": "ES256", "use": "sig", "kid": "k"}, private=True)
-    client_metadata = {
-        "client_id": "robot",
-        "token_endpoint_auth_method": "private_key_jwt",
-        "jwks": {"keys": [key.as_dict(private=False)]},
-        "grant_types": ["client_credentials"],
-        "redirect_uris": [],
-        "response_types": [],
-    }
+    method = {"token_endpoint_auth_method": "private_key_jwt", "jwks": {"keys": [key.as_dict(private=False)]}}
+    robot = {name: value for name, value in (ROBOT | method).items() if name != "client_secret"}
     auth = ClientCredentials("robot", private_key=json.dumps(key.as_dict(private=True)), scopes=["notes:read"])
-    async with provider(modules, clients=[client_metadata]) as idp, protected(idp.issuer) as url:
+    async with provider(modules, clients=[robot]) as idp, protected(idp.issuer) as url:
         async with Client.connect(url, auth=auth) as client:
             assert (await client.call_tool("read")).text == "a note"
 

@@ -9,18 +9,16 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 import pytest
 import trio
 from agreeing_user import User
 from oidc_provider import Provider, free_port, provider
-from serving import HttpProcess, child, line_of, served
+from serving import HttpProcess, child, line_of
 
-from trio_mcp import Client, HttpRequest, HttpResponse, Server
+from trio_mcp import Client
 from trio_mcp.auth import MemoryTokens, OAuth, TokenFiles
-from trio_mcp.auth.client.code import challenge_of
 from trio_mcp.errors import PeerError
 
 SCRIPT = Path(__file__).with_name("proxied_server.py")
@@ -140,35 +138,6 @@ async def test_new_keys_end_logins_and_clients_register_and_log_in_again_by_them
             assert second is not None
             assert first.registration.client_id != second.registration.client_id
     assert user.logins == 2
-
-
-async def test_a_client_whose_id_is_the_url_of_its_metadata_logs_in_without_registering(modules: Path) -> None:
-    site = Server("site")
-    document: dict[str, Any] = {"client_name": "App", "redirect_uris": ["http://127.0.0.1:8765/callback"]}
-
-    @site.route("/client.json", public=True)
-    async def metadata(_request: HttpRequest) -> HttpResponse:
-        return HttpResponse.json(document)
-
-    verifier = "v" * 43
-    async with proxied(modules) as (server, _), served(site) as place:
-        document["client_id"] = client_id = place.replace("/mcp", "/client.json")
-        (uri,) = document["redirect_uris"]
-        query = {
-            "response_type": "code",
-            "client_id": client_id,
-            "redirect_uri": uri,
-            "code_challenge": challenge_of(verifier),
-            "code_challenge_method": "S256",
-        }
-        with trio.fail_after(LIMIT):
-            back = await User()(f"{server.url}/oauth/authorize?{urlencode(query)}")
-            (code,) = parse_qs(urlsplit(back).query)["code"]
-            form = {"grant_type": "authorization_code", "client_id": client_id, "code": code, "redirect_uri": uri}
-            async with httpx2.AsyncClient() as http:
-                answer = await http.post(f"{server.url}/oauth/token", data={**form, "code_verifier": verifier})
-            async with Client.connect(server.url, auth=answer.json()["access_token"]) as client:
-                assert (await client.call_tool("read")).text == "a note"
 
 
 @pytest.mark.parametrize("mode", MODES)

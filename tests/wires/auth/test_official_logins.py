@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import trio
-from oidc_provider import Provider, agree, protected, provider
+from oidc_provider import Provider, agree, protected
 from serving import child
 
 from trio_mcp import Client
@@ -30,12 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning"),
 ]
-
-
-@pytest.fixture
-async def idp(modules: Path) -> AsyncIterator[Provider]:
-    async with provider(modules) as found:
-        yield found
 
 
 @pytest.mark.parametrize(("mode", "revision"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])

@@ -15,21 +15,13 @@ import httpx2
 import pytest
 import trio
 from asgi_peer import modern_call
-from oidc_provider import Provider, free_port, protected, provider
+from oidc_provider import ROBOT, Provider, free_port, protected, provider
 from serving import IMPORTS
 
 from trio_mcp.auth import introspection
 from trio_mcp.auth.challenges import parse_challenges
 
 LIMIT = 60.0
-ROBOT = {
-    "client_id": "robot",
-    "client_secret": "a-secret-of-the-robot",
-    "grant_types": ["client_credentials"],
-    "redirect_uris": [],
-    "response_types": [],
-    "scope": "notes:read notes:write",
-}
 
 
 async def token(idp: Provider, resource: str, scope: str = "notes:read") -> str:
@@ -71,16 +63,6 @@ async def test_a_token_of_the_provider_is_accepted_for_its_resource_only(modules
         more = await token(idp, url, "notes:read notes:write")
         assert (await call(url, more, "write", text="x")).status_code == 200
         assert await idp.requests("/jwks") == 1
-
-
-async def test_the_metadata_leads_to_the_provider(modules: Path) -> None:
-    async with provider(modules) as idp, protected(idp.issuer, scopes="all") as url:
-        (challenge,) = parse_challenges((await call(url, None)).headers["www-authenticate"])
-        async with httpx2.AsyncClient() as http:
-            document = (await http.get(challenge.resource_metadata or "")).json()
-        assert document["resource"] == url
-        assert document["authorization_servers"] == [idp.issuer]
-        assert document["scopes_supported"] == ["notes:read", "notes:write"]
 
 
 async def test_an_opaque_token_is_asked_about_and_refused_after_its_revocation(modules: Path) -> None:
