@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any, Literal, TypeAlias
 
 import h11
@@ -53,6 +54,9 @@ class Asked:
     body: Json
 
 
+Answer: TypeAlias = Reply | Callable[[Asked], Reply]
+
+
 class ModelApi:
     """Answers the requests one after the other with these replies; a request without one fails the test.
 
@@ -64,8 +68,8 @@ class ModelApi:
         hangs: set when a response hangs: all of its pieces were sent.
     """
 
-    def __init__(self, replies: Iterable[Reply], port: int) -> None:
-        self._replies = list(replies)
+    def __init__(self, replies: Iterable[Answer], port: int) -> None:
+        self._replies = iter(replies)
         self.url = f"http://127.0.0.1:{port}"
         self.asked: list[Asked] = []
         self.connections = 0
@@ -97,8 +101,9 @@ class ModelApi:
         headers = {name.decode(): value.decode() for name, value in request.headers}
         asked = Asked(request.method.decode(), request.target.decode(), headers, json.loads(body) if body else {})
         self.asked.append(asked)
-        assert self._replies, f"there is no reply for {asked}"
-        return await self._reply(self._replies.pop(0), connection, stream)
+        reply = next(self._replies, None)
+        assert reply is not None, f"there is no reply for {asked}"
+        return await self._reply(reply(asked) if callable(reply) else reply, connection, stream)
 
     async def _reply(self, reply: Reply, connection: h11.Connection, stream: trio.SocketStream) -> bool:
         head = h11.Response(
@@ -125,12 +130,17 @@ async def _next_event(connection: h11.Connection, stream: trio.SocketStream) -> 
 
 
 @asynccontextmanager
-async def model_api(*replies: Reply, port: int = 0) -> AsyncIterator[ModelApi]:
-    """Serve for the length of the block, which may take 20 seconds."""
-    with trio.fail_after(20):
+async def model_api(*replies: Answer, port: int = 0, always: Answer | None = None) -> AsyncIterator[ModelApi]:
+    """Serve for the length of the block, which may take 20 seconds, or 60 where the API is asked by other processes.
+
+    Args:
+        always: answers each request after those of the replies.
+    """
+    with trio.fail_after(20 if always is None else 60):
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(port, host="127.0.0.1")
-            api = ModelApi(replies, listener.socket.getsockname()[1])
+            more = () if always is None else repeat(always)
+            api = ModelApi(chain(replies, more), listener.socket.getsockname()[1])
             nursery.start_soon(trio.serve_listeners, api.serve, [listener])
             yield api
             nursery.cancel_scope.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shlex
 import subprocess
 import sys
 import time
@@ -19,6 +20,9 @@ FORMS = str(Path(__file__).with_name("form_server.py"))
 COMMAND = [sys.executable, "-m", "trio_mcp"]
 SECONDS = 30.0
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'transports'}"}
+NO_KEYS = {name: value for name, value in ENVIRONMENT.items() if name not in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")}
+SAMPLING = [sys.executable, str(Path(__file__).with_name("sampling_server.py"))]
+"""The command of a server whose tools ask a model and a user."""
 
 
 def trio_mcp(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -61,6 +65,24 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate(timeout=SECONDS)
+
+
+def announced(process: subprocess.Popen[str]) -> str:
+    """The next URL at which the command says that it serves."""
+    assert process.stderr is not None
+    return next(line for line in process.stderr if "serves MCP at" in line).split()[-1]
+
+
+def server_file(folder: Path, text: str) -> str:
+    """A file with this text, which has imported `Server`."""
+    file = folder / "shop.py"
+    file.write_text(f"from trio_mcp import Server\n{text}")
+    return str(file)
+
+
+def running(target: str) -> str:
+    """The command line of a process that serves this."""
+    return shlex.join([*COMMAND, "run", target])
 
 
 # Makes the terminal the one that Ctrl-C at it interrupts, then becomes the command.

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import httpx2
 import trio
 from serving import IMPORTS, START
 from talk import modern_meta
+from waiting import until
 
 from trio_mcp.protocol.http.headers import headers_of
 
@@ -31,13 +32,6 @@ def is_running(pid: int) -> bool:
 def files(folder: Path) -> dict[str, int]:
     """The files in a folder, with their modes."""
     return {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir() if each.name != "__pycache__"}
-
-
-async def until(condition: Callable[[], bool], seconds: float = START) -> None:
-    """Wait until something is so of which nothing notifies."""
-    with trio.fail_after(seconds):
-        while not condition():  # noqa: ASYNC110  it is another process
-            await trio.sleep(0.05)
 
 
 async def gone(pids: set[int]) -> None:

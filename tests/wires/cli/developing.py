@@ -12,7 +12,8 @@ from typing import Any
 
 import trio
 from command import COMMAND, ENVIRONMENT, SECONDS
-from crew import gone, until
+from crew import gone
+from waiting import until
 
 from trio_mcp import Client
 from trio_mcp.errors import McpError

@@ -2,79 +2,59 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
 import sys
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 import trio
-from command import COMMAND, ENVIRONMENT, ROOT, SECONDS, started
-from model_api import anthropic_answer, openai_answer
+from command import COMMAND, NO_KEYS, ROOT, SAMPLING, SECONDS, announced, started
+from model_api import Asked, ModelApi, Reply, anthropic_answer, model_api, openai_answer, says
+from sampling_server import server
+from serving import served
 
 from trio_mcp import Client
 from trio_mcp.errors import PeerError
 
-SERVER = [sys.executable, str(Path(__file__).with_name("sampling_server.py"))]
-KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 OPENAI, KEY = "OPENAI_API_KEY", "sk-hunter2"
-NO_KEYS = {name: value for name, value in ENVIRONMENT.items() if name not in KEYS}
 
 
-class Api(ThreadingHTTPServer):
-    """The parts of the APIs of OpenAI and Anthropic that are used; they answer `status` and keep what was asked."""
+def answered(asked: Asked) -> Reply:
+    """Answer as the API of OpenAI or Anthropic does."""
+    if asked.method == "GET":
+        return says({"object": "list", "data": [{"id": "first-model", "object": "model"}]})
+    answer = {"/v1/chat/completions": openai_answer, "/v1/messages": anthropic_answer}[asked.path]
+    return says({**answer(), "model": asked.body["model"]})
 
-    status = 200
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[dict[str, object]] = []
-        self.keys: set[str | None] = set()
+class Api:
+    """The parts of the APIs of OpenAI and Anthropic that are used.
+
+    Attributes:
+        url: its address.
+    """
+
+    def __init__(self, api: ModelApi) -> None:
+        self.url = f"{api.url}/v1"
+        self._api = api
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+    def models(self) -> list[str]:
+        """The models that were asked."""
+        return [asked.body["model"] for asked in self._api.asked if asked.method == "POST"]
 
-
-class Handler(BaseHTTPRequestHandler):
-    server: Api
-
-    def do_GET(self) -> None:
-        self.answer({"object": "list", "data": [{"id": "first-model", "object": "model"}]})
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.asked.append(asked)
-        answer = {"/v1/chat/completions": openai_answer, "/v1/messages": anthropic_answer}[self.path]
-        self.answer({**answer(), "model": asked["model"]})
-
-    def answer(self, body: object) -> None:
-        self.server.keys.add(self.headers["authorization"])
-        data = json.dumps(body if self.server.status == 200 else {"error": {"message": "words of the API"}}).encode()
-        self.send_response(self.server.status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
+    @property
+    def keys(self) -> set[str | None]:
+        return {asked.headers.get("authorization") for asked in self._api.asked}
 
 
 @pytest.fixture
-def api() -> Iterator[Api]:
-    with Api() as api:
-        thread = threading.Thread(target=api.serve_forever, daemon=True)
-        thread.start()
-        yield api
-        api.shutdown()
-        thread.join(SECONDS)
+async def api() -> AsyncIterator[Api]:
+    async with model_api(always=answered) as found:
+        yield Api(found)
 
 
 def backfill(*arguments: str) -> list[str]:
@@ -89,9 +69,9 @@ async def host_of(command: list[str], mode: str, **environment: str) -> AsyncIte
 
 
 async def test_a_host_without_a_model_gets_the_answer_of_the_api(api: Api, mode: str) -> None:
-    async with host_of(backfill("--provider", api.url, "--", *SERVER), mode, OPENAI_API_KEY="sk-1") as client:
+    async with host_of(backfill("--provider", api.url, "--", *SAMPLING), mode, OPENAI_API_KEY="sk-1") as client:
         assert (await client.call_tool("think")).text == "Hello."
-    assert [asked["model"] for asked in api.asked] == ["first-model"]
+    assert api.models == ["first-model"]
     assert api.keys == {"Bearer sk-1"}
 
 
@@ -99,33 +79,33 @@ async def test_a_host_without_a_model_gets_the_answer_of_the_api(api: Api, mode:
 @pytest.mark.parametrize("named", [True, False], ids=["by its name", "by its key"])
 async def test_the_api_of_a_vendor_is_asked(api: Api, vendor: str, named: bool) -> None:
     environment = {f"{vendor.upper()}_API_KEY": "sk-2", f"{vendor.upper()}_BASE_URL": api.url}
-    command = backfill(*(["--provider", vendor] if named else []), "--", *SERVER)
+    command = backfill(*(["--provider", vendor] if named else []), "--", *SAMPLING)
     async with host_of(command, "modern", **environment) as client:
         assert (await client.call_tool("think")).text == "Hello."
-    assert [asked["model"] for asked in api.asked] == ["first-model"]
+    assert api.models == ["first-model"]
     assert api.keys == {"Bearer sk-2"}
 
 
 async def test_the_model_can_be_named(api: Api) -> None:
-    command = backfill("--provider", api.url, "--model", "named-model", "--", *SERVER)
+    command = backfill("--provider", api.url, "--model", "named-model", "--", *SAMPLING)
     async with host_of(command, "legacy") as client:
         await client.call_tool("think")
-    assert [asked["model"] for asked in api.asked] == ["named-model"]
+    assert api.models == ["named-model"]
 
 
-async def test_a_key_that_the_api_rejects_is_reported_without_its_message(api: Api, mode: str) -> None:
-    api.status = 401
-    async with host_of(backfill("--provider", api.url, "--model", "m", "--", *SERVER), mode) as client:
-        try:
-            outcome = (await client.call_tool("think")).text
-        except PeerError as error:
-            outcome = str(error)
+async def test_a_key_that_the_api_rejects_is_reported_without_its_message(mode: str) -> None:
+    async with model_api(always=says({"error": {"message": "words of the API"}}, 401)) as api:
+        async with host_of(backfill("--provider", f"{api.url}/v1", "--model", "m", "--", *SAMPLING), mode) as client:
+            try:
+                outcome = (await client.call_tool("think")).text
+            except PeerError as error:
+                outcome = str(error)
     assert "key" in outcome
     assert "words of the API" not in outcome
 
 
 async def test_a_host_that_leaves_ends_the_proxy_and_its_server(api: Api, mode: str) -> None:
-    async with host_of(backfill("--provider", api.url, "--", *SERVER), mode) as client:
+    async with host_of(backfill("--provider", api.url, "--", *SAMPLING), mode) as client:
         server = int((await client.call_tool("pid")).text)
         os.kill(server, 0)
     with pytest.raises(ProcessLookupError):
@@ -134,11 +114,9 @@ async def test_a_host_that_leaves_ends_the_proxy_and_its_server(api: Api, mode: 
 
 @pytest.mark.parametrize("scheme", ["http", "ws"])
 async def test_hosts_over_http_each_get_a_server(api: Api, mode: str, scheme: str) -> None:
-    command = ["backfill", "--provider", api.url, "--http", "--port", "0", "--", *SERVER]
+    command = ["backfill", "--provider", api.url, "--http", "--port", "0", "--", *SAMPLING]
     with started(*command) as process:
-        assert process.stderr is not None
-        announced = next(line for line in process.stderr if " serves MCP at " in line)
-        url = announced.rpartition(" ")[2].strip().replace("http", scheme, 1)
+        url = announced(process).replace("http", scheme, 1)
         with trio.fail_after(SECONDS):
             async with Client.connect(url, mode=mode) as one, Client.connect(url, mode=mode) as other:
                 assert (await one.call_tool("think")).text == (await other.call_tool("think")).text == "Hello."
@@ -151,34 +129,23 @@ async def test_hosts_over_http_each_get_a_server(api: Api, mode: str, scheme: st
 
 @pytest.mark.parametrize("scheme", ["http", "ws"])
 async def test_the_server_behind_it_may_be_a_url(api: Api, mode: str, scheme: str) -> None:
-    from trio_mcp_transports.http import serve_http
-
-    sys.path.insert(0, str(Path(__file__).parent))
-    from sampling_server import server
-
-    async with trio.open_nursery() as nursery:
-        urls = await nursery.start(
-            lambda **options: serve_http(server, port=0, announce=False, signals=False, **options)
-        )
-        url = urls[0].replace("http", scheme, 1)
+    async with served(server) as http_url:
+        url = http_url.replace("http", scheme, 1)
         async with host_of(backfill("--provider", api.url, url), mode) as client:
             assert (await client.call_tool("think")).text == "Hello."
-        nursery.cancel_scope.cancel()
 
 
 async def test_host_and_server_may_both_be_at_urls(api: Api, mode: str) -> None:
     """A server over HTTP, a proxy in front of it over HTTP, and another one in front of that."""
     with ExitStack() as processes:
-        where = ["--", *SERVER]
+        where = ["--", *SAMPLING]
         for _ in range(2):
             command = ["backfill", "--provider", api.url, "--http", "--port", "0", *where]
-            process = processes.enter_context(started(*command))
-            assert process.stderr is not None
-            where = [next(line for line in process.stderr if " serves MCP at " in line).rpartition(" ")[2].strip()]
+            where = [announced(processes.enter_context(started(*command)))]
         with trio.fail_after(SECONDS):
             async with Client.connect(where[0], mode=mode) as client:
                 assert (await client.call_tool("think")).text == "Hello."
-    assert len(api.asked) == 1
+    assert len(api.models) == 1
 
 
 # Opens a terminal, which becomes that of the session, then becomes the command.
@@ -189,7 +156,7 @@ AT_TERMINAL = (
 
 async def test_a_form_is_shown_at_the_terminal_for_a_host_that_shows_none(api: Api, mode: str) -> None:
     ours, theirs = pty.openpty()
-    command = backfill("--provider", api.url, "--elicit", "terminal", "--", *SERVER)
+    command = backfill("--provider", api.url, "--elicit", "terminal", "--", *SAMPLING)
     at_terminal = [sys.executable, "-c", AT_TERMINAL, os.ttyname(theirs), *command[1:]]
 
     async def enter() -> None:

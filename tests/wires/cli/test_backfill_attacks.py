@@ -17,16 +17,14 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from command import COMMAND, ENVIRONMENT, ROOT, SECONDS
+from command import COMMAND, NO_KEYS, ROOT, SAMPLING, SECONDS
+from peer import hello
+from wire_terms import NEWEST_LEGACY
 
 from trio_mcp import Client
 from trio_mcp.cli.terminal.prompting import ControllingTerminal
 
-SERVER = [sys.executable, str(Path(__file__).with_name("sampling_server.py"))]
-KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
-NO_KEYS = {name: value for name, value in ENVIRONMENT.items() if name not in KEYS}
 NOWHERE = "http://127.0.0.1:1/v1"
-HOST = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
 
 
 class SilentApi:
@@ -85,7 +83,7 @@ class Host:
 
     def open(self) -> int:
         """Open a session; return the process id of the server."""
-        self.send("initialize", HOST, 1)
+        self.send("initialize", hello(NEWEST_LEGACY, {}), 1)
         self.answer_to(1)
         self.send("notifications/initialized", {})
         self.send("tools/call", {"name": "pid", "arguments": {}}, 2)
@@ -119,7 +117,7 @@ def host_of(*arguments: str) -> Iterator[Host]:
 def test_the_proxy_ends_while_a_model_works_and_leaves_no_process(
     api: SilentApi, how: signal.Signals | str, status: int
 ) -> None:
-    with host_of("--provider", api.url, "--model", "m", "--", *SERVER) as host:
+    with host_of("--provider", api.url, "--model", "m", "--", *SAMPLING) as host:
         server = host.open()
         host.send("tools/call", {"name": "think", "arguments": {}}, 3)
         with api.asked() as connection:
@@ -135,7 +133,7 @@ def test_the_proxy_ends_while_a_model_works_and_leaves_no_process(
 
 
 def test_a_server_that_is_killed_while_a_model_works_ends_the_proxy(api: SilentApi) -> None:
-    with host_of("--provider", api.url, "--model", "m", "--", *SERVER) as host:
+    with host_of("--provider", api.url, "--model", "m", "--", *SAMPLING) as host:
         server = host.open()
         host.send("tools/call", {"name": "think", "arguments": {}}, 3)
         with api.asked() as connection:
@@ -164,7 +162,7 @@ def test_a_server_that_ignores_its_end_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("options", "known"), [((), False), (("--share-key",), True)])
 async def test_the_key_of_the_provider_is_not_for_the_server(options: tuple[str, ...], known: bool) -> None:
-    command = [*COMMAND, "backfill", "--provider", NOWHERE, *options, "--", *SERVER]
+    command = [*COMMAND, "backfill", "--provider", NOWHERE, *options, "--", *SAMPLING]
     with trio.fail_after(SECONDS):
         async with Client.connect(command, env={**NO_KEYS, "OPENAI_API_KEY": "sk-1"}) as client:
             assert (await client.call_tool("has_key")).data is known

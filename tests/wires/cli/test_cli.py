@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
-import shlex
 import signal
-import subprocess
 from itertools import product
 from pathlib import Path
 
 import pytest
-from command import COMMAND, ENVIRONMENT, FORMS, ROOT, TRAVEL, Person, refused, started, trio_mcp
+from command import (
+    ENVIRONMENT,
+    FORMS,
+    ROOT,
+    TRAVEL,
+    Person,
+    announced,
+    refused,
+    running,
+    server_file,
+    started,
+    trio_mcp,
+)
 from naming import unnamed
 
 from trio_mcp.protocol.sealing.request_state import MAKE_KEY
@@ -93,56 +103,98 @@ def test_a_signal_cancels_the_call_at_the_server() -> None:
 
 # asking at the terminal
 
+NAME = "name (text, at least 2 characters): "
+MODEL = "your answer as the model: "
+TRIP = ["call", TRAVEL, "book_flight"]
+TALKS: dict[str, tuple[list[str], list[tuple[str, str]], int]] = {
+    "a person books a flight": (
+        [*TRIP, "destination=Lisbon"],
+        [
+            ("travel asks: 3 flights to Lisbon. Which one?", ""),
+            ("flight (TP1, TP3, TP5): ", "tp3\n"),
+            ("seat (window, aisle) [window]: ", "\n"),
+            ("user: In one line: a flight that leaves at 12:15.", ""),
+            (MODEL, "A lunch with a view.\n"),
+            ("A lunch with a view. It will be sunny in Lisbon. Book TP3 (window) for 89 euros?", ""),
+            ("y or n: ", "y\n"),
+            ("Booked TP3 to Lisbon", ""),
+        ],
+        0,
+    ),
+    "an answer that does not fit is asked for again": (
+        ["call", FORMS, "register"],
+        [
+            ("As in the passport", ""),
+            (NAME, "A\n"),
+            ("please enter text, at least 2 characters", ""),
+            (NAME, "Ada\n"),
+            ("age (a whole number 18 to 99): ", "36\n"),
+            ("email (an e-mail address): ", "ada@example.com\n"),
+            ("meal (fish, beans) [beans]: ", "FISH\n"),
+            ("several by commas): ", "bag, wifi\n"),
+            ("window (y or n) [y]: ", "no\n"),
+            ("note (text) [leave out]: ", "\n"),
+            ('{"name":"Ada","age":36,"email":"ada@example.com","meal":"fish","extras":["bag","wifi"],', ""),
+            ('"window":false,"note":null}', ""),
+        ],
+        0,
+    ),
+    "what the command line answers is not asked": (
+        [*TRIP, "destination=Oslo", *ANSWERS[2:], "--answer", "flight=SK8"],
+        [("flight: SK8", ""), ("Booked SK8 to Oslo at 09:30, aisle seat", "")],
+        0,
+    ),
+    "Ctrl-C at a question ends the command": (["call", FORMS, "register"], [(NAME, "\x03")], 130),
+    "Ctrl-D refuses to answer as the model": (
+        ["call", "--mode", "2026-07-28", FORMS, "ask_model"],
+        [
+            ("system: Be brief.", ""),
+            (MODEL, "\x04"),
+            ("trio-mcp: The user rejected the sampling request", ""),
+        ],
+        4,
+    ),
+    "a legacy tool learns that the model was not asked": (
+        ["call", "--mode", "legacy", FORMS, "ask_model"],
+        [(MODEL, "\x04"), ("instead of its model's answer: The user rejected the sampling request", "")],
+        1,
+    ),
+    "run waits for a host": (["run", TRAVEL], [("travel serves MCP on stdin", "\x04")], 0),
+    **{
+        f"{mode}: a question is answered with {keys!r}": (
+            ["call", "--mode", mode, FORMS, "register"],
+            [(NAME, keys), (f"it was {action}", "")],
+            0,
+        )
+        for mode in ("legacy", "modern")
+        for keys, action in (
+            ("!decline\n", "decline"),
+            ("!cancel\n", "cancel"),
+            ("\x04", "cancel"),
+            ("Ada\n!decline\n", "decline"),
+        )
+    },
+    **{
+        f"a form without fields is answered with {keys!r}": (
+            ["call", FORMS, "erase"],
+            [("accept (y or n): ", keys), (f"it was {action}", "")],
+            0,
+        )
+        for keys, action in (("y\n", "accept"), ("n\n", "decline"), ("\x04", "cancel"))
+    },
+}
+"""What a person sees and presses in turn, and the status in the end."""
 
-def test_a_person_books_a_flight() -> None:
-    with Person("call", TRAVEL, "book_flight", "destination=Lisbon") as person:
-        person.sees("travel asks: 3 flights to Lisbon. Which one?")
-        person.sees("flight (TP1, TP3, TP5): ")
-        person.enters("tp3")
-        person.sees("seat (window, aisle) [window]: ")
-        person.enters("")
-        person.sees("user: In one line: a flight that leaves at 12:15.")
-        person.sees("your answer as the model: ")
-        person.enters("A lunch with a view.")
-        person.sees("A lunch with a view. It will be sunny in Lisbon. Book TP3 (window) for 89 euros?")
-        person.sees("y or n: ")
-        person.enters("y")
-        person.sees("Booked TP3 to Lisbon")
-        assert person.waits() == 0
 
-
-def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
-    with Person("call", FORMS, "register") as person:
-        person.sees("As in the passport")
-        person.sees("name (text, at least 2 characters): ")
-        person.enters("A")
-        person.sees("please enter text, at least 2 characters")
-        for prompt, answer in [
-            ("name (text, at least 2 characters): ", "Ada"),
-            ("age (a whole number 18 to 99): ", "36"),
-            ("email (an e-mail address): ", "ada@example.com"),
-            ("meal (fish, beans) [beans]: ", "FISH"),
-            ("several by commas): ", "bag, wifi"),
-            ("window (y or n) [y]: ", "no"),
-            ("note (text) [leave out]: ", ""),
-        ]:
-            person.sees(prompt)
-            person.enters(answer)
-        person.sees('{"name":"Ada","age":36,"email":"ada@example.com","meal":"fish","extras":["bag","wifi"],')
-        person.sees('"window":false,"note":null}')
-        assert person.waits() == 0
-
-
-@pytest.mark.parametrize(
-    ("keys", "action"),
-    [("!decline\n", "decline"), ("!cancel\n", "cancel"), ("\x04", "cancel"), ("Ada\n!decline\n", "decline")],
-)
-def test_a_person_may_decline_or_close_a_question(keys: str, action: str, mode: str) -> None:
-    with Person("call", "--mode", mode, FORMS, "register") as person:
-        person.sees("name (text, at least 2 characters): ")
-        person.presses(keys)
-        person.sees(f"it was {action}")
-        assert person.waits() == 0
+@pytest.mark.parametrize("talk", TALKS)
+def test_a_person_at_a_terminal(talk: str) -> None:
+    words, exchanges, status = TALKS[talk]
+    with Person(*words) as person:
+        for seen, pressed in exchanges:
+            person.sees(seen)
+            person.presses(pressed)
+        assert person.waits() == status
+        assert "Traceback" not in person.screen
 
 
 @pytest.mark.parametrize(("answer", "action"), [("y", "accept"), ("n", "decline"), (None, "decline")])
@@ -151,47 +203,6 @@ def test_a_confirmation_is_never_given_silently(answer: str | None, action: str)
     done = trio_mcp("call", FORMS, "erase", *prepared)
     assert (done.returncode, done.stdout) == (0, f"it was {action}\n")
     assert ("no --answer for accept" in done.stderr) is (answer is None)
-
-
-@pytest.mark.parametrize(("keys", "action"), [("y\n", "accept"), ("n\n", "decline"), ("\x04", "cancel")])
-def test_a_person_confirms_a_form_without_fields(keys: str, action: str) -> None:
-    with Person("call", FORMS, "erase") as person:
-        person.sees("accept (y or n): ")
-        person.presses(keys)
-        person.sees(f"it was {action}")
-        assert person.waits() == 0
-
-
-def test_a_person_is_asked_only_what_the_command_line_leaves_open() -> None:
-    with Person("call", TRAVEL, "book_flight", "destination=Oslo", *ANSWERS[2:], "--answer", "flight=SK8") as person:
-        person.sees("flight: SK8")
-        person.sees("Booked SK8 to Oslo at 09:30, aisle seat")
-        assert person.waits() == 0
-
-
-def test_ctrl_c_at_a_question_ends_the_command_with_130() -> None:
-    with Person("call", FORMS, "register") as person:
-        person.sees("name (text, at least 2 characters): ")
-        person.presses("\x03")
-        assert person.waits() == 130
-        assert "Traceback" not in person.screen
-
-
-def test_ctrl_d_refuses_to_answer_as_the_model() -> None:
-    with Person("call", "--mode", "2026-07-28", FORMS, "ask_model") as person:
-        person.sees("system: Be brief.")
-        person.sees("your answer as the model: ")
-        person.presses("\x04")
-        person.sees("trio-mcp: The user rejected the sampling request")
-        assert person.waits() == 4
-
-
-def test_a_legacy_tool_learns_that_the_model_was_not_asked_and_reports_it() -> None:
-    with Person("call", "--mode", "legacy", FORMS, "ask_model") as person:
-        person.sees("your answer as the model: ")
-        person.presses("\x04")
-        person.sees("instead of its model's answer: The user rejected the sampling request")
-        assert person.waits() == 1
 
 
 # serving
@@ -210,34 +221,21 @@ def test_run_serves_the_server_that_is_named(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "hi\n")
 
 
-def test_run_says_on_a_terminal_that_it_waits_for_a_host() -> None:
-    with Person("run", TRAVEL) as person:
-        person.sees("travel serves MCP on stdin")
-        person.presses("\x04")
-        assert person.waits() == 0
-
-
-def test_serve_serves_over_http_and_websocket_until_a_signal() -> None:
-    with started("serve", TRAVEL, "--port", "0", "--path", "/travel", "--drain", "1") as process:
+@pytest.mark.parametrize(("option", "path"), [(["--path", "/travel"], "/travel"), (["--sse"], "/sse")], ids=str)
+def test_serve_serves_over_every_wire_until_a_signal(option: list[str], path: str) -> None:
+    with started("serve", TRAVEL, "--port", "0", *option, "--drain", "1") as process:
         url = announced(process)
-        assert url.endswith("/travel")
-        for target, mode in product((url, url.replace("http:", "ws:")), ("legacy", "auto")):
+        assert url.endswith(path)
+        wires = (url,) if path == "/sse" else (url, url.replace("http:", "ws:"))
+        for target, mode in product(wires, ("legacy", "auto")):
             done = trio_mcp("call", target, "book_flight", "destination=Lisbon", "--mode", mode, *ANSWERS)
             assert (done.returncode, done.stdout) == (0, BOOKED), done.stderr
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
 
 
-def test_serve_serves_old_clients_too_when_asked_to() -> None:
-    with started("serve", TRAVEL, "--port", "0", "--sse", "--drain", "1") as process:
-        url = announced(process)
-        assert url.endswith("/sse")
-        done = trio_mcp("call", url, "book_flight", "destination=Lisbon", *ANSWERS)
-        assert (done.returncode, done.stdout) == (0, BOOKED), done.stderr
-
-
 def test_serve_serves_several_servers_by_path_and_passes_on_one_of_them() -> None:
-    forms = shlex.join([*COMMAND, "run", FORMS])
+    forms = running(FORMS)
     with started("serve", f"/travel={TRAVEL}", f"/forms={forms}", "--port", "0", "--drain", "1") as process:
         travel, far = announced(process), announced(process)
         assert (travel.rpartition("/travel")[2], far.rpartition("/forms")[2]) == ("/mcp", "/mcp")
@@ -392,24 +390,3 @@ def test_invalid_keys_are_reported_before_anything_is_served(
     assert "TRIO_MCP_KEYS is neither a file nor a list of keys: Key 1 is not base64url." in said
     assert MAKE_KEY in said
     assert "hidden" not in said
-
-
-# one step each
-
-
-def server_file(folder: Path, text: str) -> str:
-    file = folder / "shop.py"
-    file.write_text(f"from trio_mcp import Server\n{text}")
-    return str(file)
-
-
-def running(target: str) -> str:
-    """The command line of a process that serves this."""
-    return shlex.join([*COMMAND, "run", target])
-
-
-def announced(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    line = process.stderr.readline()
-    assert "serves MCP at" in line
-    return line.split()[-1]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import trio
-from command import Person, refused, started, trio_mcp
+from command import Person, announced, refused, started, trio_mcp
 from naming import unnamed
 
 from trio_mcp import Client, accept
@@ -35,8 +35,7 @@ def test_a_call_as_a_task_is_cancelled_with_ctrl_c() -> None:
 @contextmanager
 def serving() -> Iterator[str]:
     with started("serve", TASKS, "--port", "0") as server:
-        assert server.stderr is not None
-        yield next(found[0] for line in server.stderr if (found := re.search(r"http://\S+/mcp", line)))
+        yield announced(server)
 
 
 def test_tasks_of_a_running_server_are_listed_shown_and_cancelled() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import COMMAND, ENVIRONMENT, SECONDS, Person, refused, started, trio_mcp
+from command import COMMAND, ENVIRONMENT, SECONDS, Person, announced, refused, running, started, trio_mcp
 from naming import unnamed
 
 OFFERS = str(Path(__file__).with_name("offers_server.py"))
@@ -42,11 +42,6 @@ def url() -> Iterator[str]:
         assert process.wait(SECONDS) == 0
 
 
-def announced(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    return next(line for line in process.stderr if "serves MCP at" in line).split()[-1]
-
-
 @pytest.fixture(scope="module")
 def mcp_json(tmp_path_factory: pytest.TempPathFactory, url: str) -> str:
     """The file of a host, with the same server as a command and as a URL."""
@@ -57,9 +52,16 @@ def mcp_json(tmp_path_factory: pytest.TempPathFactory, url: str) -> str:
 
 
 def test_every_kind_of_target_is_the_same_server(url: str, mcp_json: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = shlex.join([*COMMAND, "run", OFFERS])
     monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", f"{ENVIRONMENT['PYTHONPATH']}:{Path(OFFERS).parent}")
-    for target in (OFFERS, f"{OFFERS}:server", "offers_server", url, run, f"{mcp_json}:local", f"{mcp_json}:web"):
+    for target in (
+        OFFERS,
+        f"{OFFERS}:server",
+        "offers_server",
+        url,
+        running(OFFERS),
+        f"{mcp_json}:local",
+        f"{mcp_json}:web",
+    ):
         done = trio_mcp("list", target)
         assert (done.returncode, done.stdout) == (0, LISTED), (target, done.stderr)
 
@@ -254,7 +256,7 @@ def test_run_passes_on_a_url_with_questions_and_progress(url: str, mode: str) ->
 
 
 def test_serve_passes_on_a_command(mode: str) -> None:
-    with started("serve", shlex.join([*COMMAND, "run", OFFERS]), "--port", "0", "--drain", "1") as process:
+    with started("serve", running(OFFERS), "--port", "0", "--drain", "1") as process:
         done = trio_mcp("call", announced(process), "work", "--mode", mode, "--answer", "value=y")
         assert (done.returncode, done.stdout) == (0, "done: accept\n"), done.stderr
         process.send_signal(signal.SIGTERM)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import trio
 from command import refused
-from crew import SERVER, Crew, crew, files, gone, kill, serving, until
+from crew import SERVER, Crew, crew, files, gone, kill, serving
 from serving import START
+from waiting import until
 from wire_terms import IDEMPOTENCY_KEY
 
 from trio_mcp import Client

@@ -13,10 +13,11 @@ from pathlib import Path
 import httpx2
 import pytest
 import trio
-from crew import Crew, Json, kill, serving, until
+from crew import Crew, Json, kill, serving
 from peer import hello
 from serving import START
 from talk import modern_meta
+from waiting import until
 from wire_terms import NEWEST_LEGACY
 
 from trio_mcp.protocol.http.headers import headers_of

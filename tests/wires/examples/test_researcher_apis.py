@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from model_api import anthropic_answer, openai_answer
+import trio
+from model_api import Asked, Reply, anthropic_answer, model_api, openai_answer, says
 from serving import ROOT
 
 from examples.researcher import play_model
@@ -31,7 +29,6 @@ from trio_mcp.types import (
 
 Json = dict[str, Any]
 
-SECONDS = 30
 KEY = "sk-of-the-test"
 
 
@@ -70,42 +67,6 @@ APIS = [
 ]
 
 
-class Api(ThreadingHTTPServer):
-    """An API; it keeps the models that were asked."""
-
-    def __init__(self, spoken: Spoken) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.spoken = spoken
-        self.models: list[str] = []
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Api
-
-    def do_GET(self) -> None:
-        self.answer({"data": [{"id": "first-model"}]})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        assert self.path == self.server.spoken.path
-        assert KEY in str(self.headers)
-        self.server.models.append(body["model"])
-        messages, tools = self.server.spoken.asked(body)
-        request = CreateMessageRequestParams(messages=list(map(as_told, messages)), max_tokens=1, tools=tools)
-        self.answer(self.server.spoken.answered(message_of(play_model(request))))
-
-    def answer(self, body: Json) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
-
-
 def message_of(answer: CreateMessageResult) -> SamplingMessage:
     return SamplingMessage(role="assistant", content=answer.content)
 
@@ -131,28 +92,30 @@ def json_in(result: ToolResultContent) -> Json | None:
     return None
 
 
-@pytest.fixture(params=APIS, ids=lambda spoken: spoken.variable.lower())
-def api(request: pytest.FixtureRequest) -> Iterator[Api]:
-    with Api(request.param) as api:
-        thread = threading.Thread(target=api.serve_forever, daemon=True)
-        thread.start()
-        yield api
-        api.shutdown()
-        thread.join(SECONDS)
-
-
+@pytest.mark.parametrize("spoken", APIS, ids=lambda spoken: spoken.variable.lower())
 @pytest.mark.parametrize("named", [True, False], ids=["a model that is named", "the default"])
-def test_the_demonstration_asks_the_api_whose_key_is_set(api: Api, named: bool) -> None:
-    vendor = api.spoken.variable
+async def test_the_demonstration_asks_the_api_whose_key_is_set(spoken: Spoken, named: bool) -> None:
+    models: list[str] = []
+
+    def answer(asked: Asked) -> Reply:
+        if asked.method == "GET":
+            return says({"data": [{"id": "first-model"}]})
+        assert asked.path == spoken.path
+        assert KEY in str(asked.headers)
+        models.append(asked.body["model"])
+        messages, tools = spoken.asked(asked.body)
+        request = CreateMessageRequestParams(messages=list(map(as_told, messages)), max_tokens=1, tools=tools)
+        return says(spoken.answered(message_of(play_model(request))))
+
+    vendor = spoken.variable
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
-    environment |= {f"{vendor}_API_KEY": KEY, f"{vendor}_BASE_URL": f"http://127.0.0.1:{api.server_port}/v1"}
-    if named:
-        environment["MODEL"] = "named-model"
+    environment |= {"MODEL": "named-model"} if named else {}
     command = [sys.executable, str(ROOT / "examples" / "researcher.py"), "demo"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "84 million" in done.stdout
-    assert KEY not in done.stdout + done.stderr
+    async with model_api(always=answer) as api:
+        environment |= {f"{vendor}_API_KEY": KEY, f"{vendor}_BASE_URL": f"{api.url}/v1"}
+        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, env=environment)
+    assert b"84 million" in done.stdout
+    assert KEY.encode() not in done.stdout + done.stderr
     default = {"OPENAI": "gpt-4.1-mini", "ANTHROPIC": "first-model"}[vendor]
     # The plan, three for each of its three questions, and the report.
-    assert api.models == ["named-model" if named else default] * 11
+    assert models == ["named-model" if named else default] * 11
