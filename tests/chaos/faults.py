@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 import trio
+from store_servers import PostgresServer, RedisServer
 
 from chaos.stores import InFile, InServer
 
@@ -139,9 +140,13 @@ async def take_over(world: World, random: Random) -> None:
     await (kill if random.random() < 0.5 else terminate)(world, random)
 
 
-def server_of(world: World) -> InServer:
+def store_of(world: World) -> InServer:
     assert isinstance(world.store, InServer)
     return world.store
+
+
+def server_of(world: World) -> RedisServer | PostgresServer:
+    return store_of(world).server
 
 
 async def restart_store(world: World, random: Random) -> None:
@@ -149,7 +154,7 @@ async def restart_store(world: World, random: Random) -> None:
     seconds = random.choice((0.0, 0.5, 1, 2, 4))
     async with world.store_lock:
         world.story.tell(f"the store is killed, and started again after {seconds} s")
-        await trio.to_thread.run_sync(server_of(world).kill, limiter=LOCKS)
+        await trio.to_thread.run_sync(server_of(world).stop, limiter=LOCKS)
         # Also when the faults end: the store must be there then.
         with trio.CancelScope(shield=True):
             await trio.sleep(seconds)
@@ -161,18 +166,18 @@ async def freeze_store(world: World, random: Random) -> None:
     seconds = random.choice((0.1, 0.5, 1, 2, 4))
     async with world.store_lock:
         world.story.tell(f"SIGSTOP the store for {seconds} s")
-        server_of(world).freeze()
+        server_of(world).signal(signal.SIGSTOP)
         try:
             await trio.sleep(seconds)
         finally:
-            server_of(world).thaw()
+            server_of(world).signal(signal.SIGCONT)
 
 
 async def cut_connections(world: World, random: Random) -> None:
     """Close all connections to the store."""
     async with world.store_lock:
         world.story.tell("all connections to the store are closed")
-        await trio.to_thread.run_sync(server_of(world).cut, limiter=LOCKS)
+        await trio.to_thread.run_sync(store_of(world).cut, limiter=LOCKS)
 
 
 async def stop_for_long(world: World, random: Random) -> None:

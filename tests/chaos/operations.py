@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import httpx2
 import trio
+from peer import hello
 from wire_terms import IDEMPOTENCY_KEY, NEWEST_LEGACY, OUTCOME_UNKNOWN, REPEAT_OF, TASKS_EXTENSION
 
 from chaos.ledger import Effect, counted
@@ -194,11 +195,15 @@ class Rounds(Operation):
 
     async def _next_leg(self, result: Json) -> Json:
         answers = dict.fromkeys(result["inputRequests"], YES)
-        params = {**self.call, "requestState": result["requestState"], "inputResponses": answers}
         await self.pause()
+        call = {**self.call, "requestState": result["requestState"], "inputResponses": answers}
+        return await self.insist("tools/call", call)
+
+    async def insist(self, method: str, params: Json) -> Json:
+        """Send a request until it is answered."""
         while True:
             try:
-                answer = await self.wire.modern(self.place.next(), "tools/call", params, self.capabilities)
+                answer = await self.wire.modern(self.place.next(), method, params, self.capabilities)
                 if not is_busy(answer):
                     return answer
                 self.place.refused()
@@ -225,7 +230,7 @@ class Task(Rounds):
             return self.ended(answer)
         task_id = answer["result"]["taskId"]
         while True:
-            found = await self._ask("tasks/get", {"taskId": task_id})
+            found = await self.insist("tasks/get", {"taskId": task_id})
             if "error" in found:
                 # Its time is not over.
                 return Outcome(End.NOTHING, f"the task is unknown: {found['error']}")
@@ -233,25 +238,13 @@ class Task(Rounds):
             match task["status"]:
                 case "input_required":
                     answers = dict.fromkeys(task["inputRequests"], YES)
-                    await self._ask("tasks/update", {"taskId": task_id, "inputResponses": answers})
+                    await self.insist("tasks/update", {"taskId": task_id, "inputResponses": answers})
                 case "completed":
                     return self.ended({"result": task["result"]})
                 case "failed":
                     return self.ended({"error": task["error"]})
                 case "cancelled":
                     return Outcome(End.ERROR, "the task was cancelled")
-            await self.pause()
-
-    async def _ask(self, method: str, params: Json) -> Json:
-        """Send a request about the task until it is answered."""
-        while True:
-            try:
-                answer = await self.wire.modern(self.place.next(), method, params, TASKS)
-                if not is_busy(answer):
-                    return answer
-                self.place.refused()
-            except Lost:
-                self.place.lost()
             await self.pause()
 
 
@@ -290,12 +283,11 @@ class Legacy(Operation):
 
     async def _open_session(self) -> None:
         self._headers = {}
-        client = {"name": "chaos", "version": "1"}
-        params = {"protocolVersion": NEWEST_LEGACY, "capabilities": {"elicitation": {}}, "clientInfo": client}
-        hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        params = hello(NEWEST_LEGACY, {"elicitation": {}})
+        opening = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
         while "Mcp-Session-Id" not in self._headers:
             try:
-                opened = await self.wire.post(self.place.next(), hello, {})
+                opened = await self.wire.post(self.place.next(), opening, {})
                 if opened.status == 200:
                     session = opened.headers["mcp-session-id"]
                     self._headers = {"Mcp-Session-Id": session, "MCP-Protocol-Version": NEWEST_LEGACY}
@@ -324,12 +316,8 @@ class Legacy(Operation):
             meta: Json = {"progressToken": self._number}
             if self.key:
                 meta[IDEMPOTENCY_KEY] = self.key
-            message = {
-                "jsonrpc": "2.0",
-                "id": self._number,
-                "method": "tools/call",
-                "params": {**self.call, "_meta": meta},
-            }
+            params = {**self.call, "_meta": meta}
+            message = {"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": params}
             answer = await self._read(self.place.next(), "POST", self._headers, message)
             while answer is None and self._last_event:
                 await self.pause()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -63,21 +61,13 @@ class InServer(ChaosStore):
     def url(self) -> str:
         return self.server.url
 
-    def start(self) -> None:
-        """Start the server again, with the data that it had."""
+    @contextmanager
+    def running(self) -> Iterator[None]:
         self.server.start()
-
-    def kill(self) -> None:
-        """End the server at once."""
-        self.server.stop()
-
-    def freeze(self) -> None:
-        """Let the server stand still."""
-        self.server.signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self.server.signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            self.server.stop()
 
     @abstractmethod
     def cut(self) -> None:
@@ -92,14 +82,6 @@ class InRedis(InServer):
         # What it has confirmed survives its end, though not that of the machine.
         self.server: RedisServer = RedisServer(home, "--save", "", "--appendonly", "yes")
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        self.server.start()
-        try:
-            yield
-        finally:
-            self.server.stop()
-
     def cut(self) -> None:
         for kind in ("normal", "pubsub"):
             self.server.say("CLIENT", "KILL", "TYPE", kind)
@@ -111,21 +93,18 @@ class InPostgres(InServer):
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         # It may belong to another user, who cannot look into the folders of pytest.
-        self._folder = Path(tempfile.mkdtemp())
-        self._folder.chmod(0o755)
-        inner = self._folder / "postgres"
+        self._folder = tempfile.TemporaryDirectory()
+        Path(self._folder.name).chmod(0o755)
+        inner = Path(self._folder.name, "postgres")
         inner.mkdir()
         self.server: PostgresServer = PostgresServer(inner)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        try:
+        with self._folder:
             self.server.make()
-            self.server.start()
-            yield
-        finally:
-            self.server.stop()
-            shutil.rmtree(self._folder)
+            with super().running():
+                yield
 
     def cut(self) -> None:
         self.server.say(
