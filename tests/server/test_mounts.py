@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -70,9 +70,9 @@ def opening(events: list[str]) -> Callable[[Server], AbstractAsyncContextManager
     return lifespan
 
 
-def notes(events: list[str] | None = None) -> Server:
-    """A server with everything, whose functions return their server's state."""
-    server = Server("notes", lifespan=opening([] if events is None else events))
+def notes(*functions: Callable[..., Any], events: list[str] | None = None, **options: Any) -> Server:
+    """A server with everything, whose functions return their server's state; with these tools, too."""
+    server = Server("notes", lifespan=opening([] if events is None else events), **options)
 
     @server.tool
     async def find(title: str, ctx: Context[str]) -> str:
@@ -102,7 +102,12 @@ def notes(events: list[str] | None = None) -> Server:
     def days(value: str) -> list[str]:
         return [f"{value}day"]
 
+    for function in functions:
+        server.add_tool(function)
     return server
+
+
+STATE = "the state of notes"
 
 
 def desk_of(*mounted: tuple[str, Server], **options: Any) -> Server:
@@ -134,29 +139,24 @@ async def greet(params: Named, ctx: Context[str]) -> str:
 async def test_everything_is_there_under_its_prefix(mode: Any, deep: bool) -> None:
     desk = desk_of(("n", notes()))
     server, name, place = (desk_of(("d", desk)), "d_n", "d/n") if deep else (desk, "n", "n")
+    template = f"notes://{place}/{{day}}/first"
     async with client_of(server, mode) as client:
-        assert (
-            [each.name for each in await client.list_tools()]
-            == [f"{name}_find"]
-            == [each.name for each in server.tools]
-        )
+        assert [each.name for each in await client.list_tools()] == [f"{name}_find"]
         assert [each.name for each in await client.list_prompts()] == [f"{name}_sum_up"]
-        assert [each.name for each in server.prompts] == [f"{name}_sum_up"]
-        assert [each.uri for each in server.resources] == [f"notes://{place}/all"]
-        assert [each.uri_template for each in server.resource_templates] == [f"notes://{place}/{{day}}/first"]
         assert [each.uri for each in await client.list_resources()] == [f"notes://{place}/all"]
-        template = f"notes://{place}/{{day}}/first"
         assert [each.uri_template for each in await client.list_resource_templates()] == [template]
-        state = "the state of notes"
-        assert (await client.call_tool(f"{name}_find", {"title": "it"})).text == f"yes by {state}"
+        assert [each.name for each in (*server.tools, *server.prompts)] == [f"{name}_find", f"{name}_sum_up"]
+        assert [each.uri for each in server.resources] == [f"notes://{place}/all"]
+        assert [each.uri_template for each in server.resource_templates] == [template]
+        assert (await client.call_tool(f"{name}_find", {"title": "it"})).text == f"yes by {STATE}"
         (message,) = (await client.get_prompt(f"{name}_sum_up", {"title": "it"})).messages
-        assert message.content == TextContent(text=f"Sum it up: {state}")
+        assert message.content == TextContent(text=f"Sum it up: {STATE}")
         (contents,) = (await client.read_resource(f"notes://{place}/all")).contents
-        assert contents == TextResourceContents(uri=f"notes://{place}/all", mime_type="text/x-list", text=state)
+        assert contents == TextResourceContents(uri=f"notes://{place}/all", mime_type="text/x-list", text=STATE)
         (contents,) = (await client.read_resource(f"notes://{place}/mon/first")).contents
-        assert (contents.uri, contents.text) == (f"notes://{place}/mon/first", f"mon: {state}")
+        assert (contents.uri, contents.text) == (f"notes://{place}/mon/first", f"mon: {STATE}")
         found = await client.complete(PromptReference(name=f"{name}_sum_up"), "title", "a")
-        assert found.values == [f"a {state}"]
+        assert found.values == [f"a {STATE}"]
         assert (await client.complete(ResourceTemplateReference(uri=template), "day", "a")).values == ["aday"]
 
 
@@ -216,37 +216,24 @@ async def test_every_option_is_kept() -> None:
 
 
 async def test_links_to_its_resources_can_be_read_in_the_outer_server(mode: Any) -> None:
-    server = notes()
+    text, elsewhere = TextContent(text="notes://all"), ResourceLink(uri="https://example.com/all", name="elsewhere")
 
-    @server.tool
     async def links() -> list[ResourceLink | EmbeddedResource | TextContent]:
-        known = TextResourceContents(uri="notes://tue/first", text="x")
-        return [
-            ResourceLink(uri="notes://all", name="all"),
-            EmbeddedResource(resource=known),
-            ResourceLink(uri="https://example.com/all", name="elsewhere"),
-            TextContent(text="notes://all"),
-        ]
+        known = EmbeddedResource(resource=TextResourceContents(uri="notes://tue/first", text="x"))
+        return [ResourceLink(uri="notes://all", name="all"), known, elsewhere, text]
 
-    async with client_of(desk_of(("d", desk_of(("n", server)))), mode) as client:
-        link, embedded, elsewhere, text = (await client.call_tool("d_n_links")).content
-        assert isinstance(link, ResourceLink)
-        assert isinstance(embedded, EmbeddedResource)
-        assert isinstance(elsewhere, ResourceLink)
+    async with client_of(desk_of(("d", desk_of(("n", notes(links))))), mode) as client:
+        link, embedded, *others = (await client.call_tool("d_n_links")).content
         assert (await client.read_resource(link.uri)).contents[0].uri == link.uri == "notes://d/n/all"
         assert embedded.resource.uri == "notes://d/n/tue/first"
-        assert elsewhere.uri == "https://example.com/all"
-        assert text == TextContent(text="notes://all")
+        assert others == [elsewhere, text]
 
 
 async def test_errors_name_what_the_caller_knows(mode: Any) -> None:
-    server = notes()
-
-    @server.tool
     async def fail() -> None:
         raise RuntimeError("secret")
 
-    async with client_of(desk_of(("n", server), options=ServiceOptions(tell_errors=False)), mode) as client:
+    async with client_of(desk_of(("n", notes(fail)), options=ServiceOptions(tell_errors=False)), mode) as client:
         assert not unnamed((await client.call_tool("n_find", {})).text, "n_find", "title")
         assert not unnamed((await client.call_tool("n_fail")).text, "n_fail")
         with pytest.raises(PeerError, match=naming("notes://n/never/first")) as caught:
@@ -278,14 +265,14 @@ async def test_middleware_of_both_servers_runs_and_each_sees_its_own_names(mode:
         await client.call_tool("n_find", {"title": "it"})
         await client.get_prompt("n_sum_up", {"title": "it"})
         await client.read_resource("notes://n/all")
-    own, theirs = "the state of desk", "the state of notes"
+    own = "the state of desk"
     assert seen == [
         ("desk", "tool", "n_find", own),
-        ("notes", "tool", "find", theirs),
+        ("notes", "tool", "find", STATE),
         ("desk", "prompt", "n_sum_up", own),
-        ("notes", "prompt", "sum_up", theirs),
+        ("notes", "prompt", "sum_up", STATE),
         ("desk", "resource", "notes://n/all", own),
-        ("notes", "resource", "notes://all", theirs),
+        ("notes", "resource", "notes://all", STATE),
     ]
 
 
@@ -296,15 +283,13 @@ async def test_middleware_of_both_servers_may_run_the_body_again(mode: Any) -> N
         await handler()
         return await handler()
 
-    inner = Server("notes", middleware=[twice])
-
-    @inner.tool
     async def ask(ctx: Context) -> str:
         answer = await ctx.elicit("Which?", str)
         runs.append(str(answer.content))
         await ctx.step("once", len, runs)
         return "-".join(runs)
 
+    inner = notes(ask, middleware=[twice])
     outer = desk_of(("n", inner), middleware=[twice], options=ServiceOptions(always_replay=True))
     questions: list[str] = []
 
@@ -319,107 +304,77 @@ async def test_middleware_of_both_servers_may_run_the_body_again(mode: Any) -> N
     assert result.text.split("-")[-4:] == ["1", "2", "3", "4"]
 
 
-async def test_a_handler_reads_and_renders_what_its_own_server_has_under_that_name(mode: Any) -> None:
-    server = notes()
+@pytest.mark.parametrize("tool", ["n_read", "read"], ids=["of its own", "of one that is mounted"])
+async def test_a_handler_reads_and_renders_what_its_server_has_under_that_name(mode: Any, tool: str) -> None:
+    def reading(uri: str, prompt: str) -> Callable[[Context], Awaitable[str]]:
+        async def read(ctx: Context) -> str:
+            (contents,) = (await ctx.read_resource(uri)).contents
+            (message,) = (await ctx.get_prompt(prompt, {"title": "it"})).messages
+            return f"{contents.uri}: {contents.text}; {message.content.text}; {ctx.state}"
 
-    @server.tool
-    async def read(ctx: Context) -> str:
-        (contents,) = (await ctx.read_resource("notes://all")).contents
-        (message,) = (await ctx.get_prompt("sum_up", {"title": "it"})).messages
-        return f"{contents.uri} {message.content.text}"
+        return read
 
-    async with client_of(desk_of(("n", server)), mode) as client:
-        assert (await client.call_tool("n_read")).text == "notes://all Sum it up: the state of notes"
-
-
-async def test_a_handler_of_the_outer_server_reads_and_renders_what_is_mounted(mode: Any) -> None:
-    outer = desk_of(("n", notes()))
-
-    @outer.tool
-    async def read(ctx: Context) -> str:
-        (contents,) = (await ctx.read_resource("notes://n/all")).contents
-        (message,) = (await ctx.get_prompt("n_sum_up", {"title": "it"})).messages
-        return f"{contents.uri}: {contents.text}; {message.content.text}; {ctx.state}"
-
-    state = "the state of notes"
+    outer = desk_of(("n", notes(reading("notes://all", "sum_up"))))
+    outer.add_tool(reading("notes://n/all", "n_sum_up"))
+    uri, state = ("notes://all", STATE) if tool == "n_read" else ("notes://n/all", None)
     async with client_of(outer, mode) as client:
-        assert (await client.call_tool("read")).text == f"notes://n/all: {state}; Sum it up: {state}; None"
+        assert (await client.call_tool(tool)).text == f"{uri}: {STATE}; Sum it up: {STATE}; {state}"
 
 
 async def test_a_tool_loop_offers_the_tools_of_its_own_server(mode: Literal["legacy", "modern"]) -> None:
-    server = Server("notes", sampling=ScriptedProvider([tool_use("add", a=1), "done"]))
-
-    @server.tool
     async def add(a: int) -> int:
         return a + 1
 
-    @server.tool
     async def loop(ctx: Context) -> str:
         return (await ctx.run_tool_loop("Add.", ["add"])).text
 
+    server = notes(add, loop, sampling=ScriptedProvider([tool_use("add", a=1), "done"]))
     async with client_of(desk_of(("n", server)), mode) as client:
         assert (await client.call_tool("n_loop")).text == "done"
 
 
+async def state(ctx: Context[str]) -> str:
+    return ctx.state
+
+
 async def test_a_tool_loop_of_the_outer_server_runs_a_mounted_tool_with_its_own_state() -> None:
-    server = notes()
-
-    @server.tool
-    async def state(ctx: Context[str]) -> str:
-        return ctx.state
-
-    asked: list[Any] = []
-
-    def model(request: Any) -> Any:
-        asked.append(request.messages)
-        return tool_use("n_state") if len(asked) == 1 else "done"
-
-    desk = desk_of(("n", server))
+    desk = desk_of(("n", notes(state)))
 
     @desk.tool
     async def loop(ctx: Context) -> str:
         return (await ctx.run_tool_loop("Go.", ["n_state"])).text
 
-    assert (await MockClient(samples=model).call((desk, "loop"))).text == "done"
-    assert "the state of notes" in str(asked[1])
+    client = MockClient(samples=[tool_use("n_state"), "done"])
+    assert (await client.call((desk, "loop"))).text == "done"
+    assert STATE in str(client.questions[1].params)
 
 
 async def test_the_model_of_the_mounted_server_comes_first_and_else_that_of_the_outer_one() -> None:
-    own, plain = Server("own", sampling=ScriptedProvider(["mine"])), Server("plain")
-
     async def ask(ctx: Context) -> str:
         return (await ctx.sample("Who?")).text
 
-    own.add_tool(ask, requires={"sampling"})
-    plain.add_tool(ask, requires={"sampling"})
-    outer = desk_of(("own", own), sampling=ScriptedProvider(["yours"]))
-    outer.mount("plain", plain)
+    own, plain = Server("own", sampling=ScriptedProvider(["mine"])), Server("plain")
+    for server in (own, plain):
+        server.add_tool(ask, requires={"sampling"})
+    outer = desk_of(("own", own), ("plain", plain), sampling=ScriptedProvider(["yours"]))
     async with client_of(outer) as client:
-        assert (await client.call_tool("own_ask")).text == "mine"
-        assert (await client.call_tool("plain_ask")).text == "yours"
+        assert [(await client.call_tool(name)).text for name in ("own_ask", "plain_ask")] == ["mine", "yours"]
 
 
 async def test_each_kind_of_tool_has_the_state_of_its_server() -> None:
-    server = notes()
-
-    @server.tool
     async def made(value: Annotated[str, Provide(of_state)]) -> str:
         return value
 
-    @server.tool(task="required")
-    async def slow(ctx: Context[str]) -> str:
-        return ctx.state
-
-    @server.tool
     async def fail(ctx: Context[str]) -> None:
         raise ToolError(ctx.state)
 
-    server.add_tool(tool("built").parameters(Named).execute(greet))
+    server = notes(made, fail, tool("built").parameters(Named).execute(greet))
+    server.add_tool(state, task="required")
     async with client_of(desk_of(("n", server)), "modern") as client:
-        assert (await client.call_tool("n_made")).text == "made with the state of notes"
-        assert (await client.call_tool("n_built", {"name": "Ann"})).text == "Ann, the state of notes"
-        assert (await client.call_tool("n_fail")).text == "the state of notes"
-        assert (await (await client.start_tool("n_slow")).result()).text == "the state of notes"
+        assert (await client.call_tool("n_made")).text == f"made with {STATE}"
+        assert (await client.call_tool("n_built", {"name": "Ann"})).text == f"Ann, {STATE}"
+        assert (await client.call_tool("n_fail")).text == STATE
+        assert (await (await client.start_tool("n_state")).result()).text == STATE
 
 
 async def test_a_handoff_tool_has_its_state_in_every_phase(mode: Any) -> None:
@@ -440,7 +395,7 @@ async def test_a_handoff_tool_has_its_state_in_every_phase(mode: Any) -> None:
 
     async with client_of(desk_of(("n", server)), mode) as client:
         assert (await client.call_tool("n_move", {"to": "bin"})).text == "bin yes"
-    assert set(phases) == {"the state of notes"}
+    assert set(phases) == {STATE}
 
 
 async def test_a_long_result_of_a_mounted_tool_is_cut_and_kept(mode: Any) -> None:
@@ -458,15 +413,14 @@ async def test_a_long_result_of_a_mounted_tool_is_cut_and_kept(mode: Any) -> Non
 
 async def test_lifespans_are_nested_and_each_server_has_one(mode: Any) -> None:
     events: list[str] = []
-    inner = notes(events)
-    middle = desk_of(("n", inner), lifespan=opening(events))
+    inner = notes(events=events)
     outer = Server("all", lifespan=opening(events))
-    outer.mount("d", middle)
+    outer.mount("d", desk_of(("n", inner), lifespan=opening(events)))
     outer.mount("again", inner)
     async with client_of(outer, mode) as client:
         assert events == ["all opens", "desk opens", "notes opens"]
         for name in ("d_n_find", "again_find"):
-            assert (await client.call_tool(name, {"title": "it"})).text == "yes by the state of notes"
+            assert (await client.call_tool(name, {"title": "it"})).text == f"yes by {STATE}"
     assert events[3:] == ["notes closes", "desk closes", "all closes"]
 
 
@@ -493,10 +447,10 @@ async def test_a_lifespan_that_fails_ends_the_outer_server_and_closes_the_others
 
 async def test_a_mounted_server_may_be_served_by_itself_at_the_same_time() -> None:
     events: list[str] = []
-    inner = notes(events)
+    inner = notes(events=events)
     async with client_of(desk_of(("n", inner))) as outside, client_of(inner) as inside:
         for client, name in ((outside, "n_find"), (inside, "find")):
-            assert (await client.call_tool(name, {"title": "it"})).text == "yes by the state of notes"
+            assert (await client.call_tool(name, {"title": "it"})).text == f"yes by {STATE}"
     assert events.count("notes opens") == events.count("notes closes") == 2
 
 
@@ -569,16 +523,15 @@ async def test_a_timeout_is_kept(autojump_clock: MockClock) -> None:
 
 
 async def test_a_replay_finds_what_a_mounted_tool_has_recorded() -> None:
-    server = notes()
-
-    @server.tool(resume="replay")
     async def book(ctx: Context[str]) -> str:
         seat = await ctx.step("hold", lambda: "12A")
         sure = await ctx.elicit("Sure?", str)
         return f"{seat} {sure.content} {ctx.state}"
 
+    server = notes()
+    server.add_tool(book, resume="replay")
     report = await replay_tool(desk_of(("n", server)), "n_book", on_elicit=lambda _question: accept(value="yes"))
-    assert report.result.text == "12A yes the state of notes"
+    assert report.result.text == f"12A yes {STATE}"
     assert not report.divergences
 
 
@@ -655,35 +608,33 @@ async def test_a_kind_that_it_gets_later_is_declared() -> None:
 async def test_a_copy_of_the_outer_server_has_what_is_mounted() -> None:
     outer = desk_of(("n", notes())).copy(options=ServiceOptions())
     async with client_of(outer) as client:
-        assert (await client.call_tool("n_find", {"title": "it"})).text == "yes by the state of notes"
+        assert (await client.call_tool("n_find", {"title": "it"})).text == f"yes by {STATE}"
 
 
 # what is refused
 
 
+ADD: dict[str, Callable[[Server, str], object]] = {
+    "tool": lambda server, name: server.add_tool(lambda: "", name=name),
+    "prompt": lambda server, name: server.add_prompt(lambda: "", name=name),
+    "resource": lambda server, name: server.add_resource(f"x://{name}", lambda: ""),
+    "template": lambda server, name: server.add_resource(f"x://{name}/{{v}}", lambda v: v),
+}
+
+
 def add_item(server: Server, kind: str, name: str) -> None:
-    if kind == "tool":
-        server.add_tool(lambda: "", name=name)
-    elif kind == "prompt":
-        server.add_prompt(lambda: "", name=name)
-    elif kind == "resource":
-        server.add_resource(f"x://{name}", lambda: "")
-    else:
-        server.add_resource(f"x://{name}/{{v}}", lambda v: v)
+    ADD[kind](server, name)
 
 
 def counts(server: Server) -> list[int]:
     return [len(each) for each in (server.tools, server.prompts, server.resources, server.resource_templates)]
 
 
-KINDS = ["tool", "prompt", "resource", "template"]
+def outer_name(kind: str, *parts: str) -> str:
+    return ("_" if kind in ("tool", "prompt") else "/").join(["n", *parts])
 
 
-def outer_name(kind: str, name: str) -> str:
-    return f"n_{name}" if kind in ("tool", "prompt") else f"n/{name}"
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ADD)
 def test_a_name_that_is_taken_refuses_the_mount_and_names_both_owners(kind: str) -> None:
     outer, inner = Server("desk"), Server("notes")
     add_item(outer, kind, outer_name(kind, "b"))
@@ -697,26 +648,20 @@ def test_a_name_that_is_taken_refuses_the_mount_and_names_both_owners(kind: str)
     assert counts(outer) == before
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ADD)
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_later_name_that_is_taken_is_refused_at_either_server(kind: str, deep: bool) -> None:
     outer, inner = Server("desk"), Server("notes")
-    if deep:
-        middle = Server("middle")
-        middle.mount("b", inner)
-        outer.mount("n", middle)
-        prefix = "b_" if kind in ("tool", "prompt") else "b/"
-    else:
-        outer.mount("n", inner)
-        prefix = ""
-    add_item(outer, kind, outer_name(kind, f"{prefix}x"))
+    outer.mount("n", desk_of(("b", inner)) if deep else inner)
+    below = ["b"] if deep else []
+    add_item(outer, kind, outer_name(kind, *below, "x"))
     before = counts(outer), counts(inner)
     with pytest.raises(ValueError, match=naming("desk", "notes")):
         add_item(inner, kind, "x")
     assert (counts(outer), counts(inner)) == before
     add_item(inner, kind, "y")
     with pytest.raises(ValueError, match=naming("desk", "notes")):
-        add_item(outer, kind, outer_name(kind, f"{prefix}y"))
+        add_item(outer, kind, outer_name(kind, *below, "y"))
 
 
 def test_two_mounted_servers_may_not_have_one_name() -> None:
@@ -777,20 +722,21 @@ async def test_nothing_is_mounted_while_the_server_is_served() -> None:
             inner.middleware(watch)
 
 
-class Protected(Server):
-    """A server that says of itself how it is served."""
+async def nobody(_headers: Any) -> str | None:
+    return None
 
-    class http:  # noqa: N801  stands for the options
-        @staticmethod
-        async def authenticate(_headers: Any) -> str | None:
-            return None
+
+def protected(name: str, *scopes: str) -> Server:
+    """A server that authenticates its callers, and requires scopes."""
+    return Server(name, http=HttpOptions(authenticate=Requiring(*scopes)))
 
 
 def test_a_server_that_authenticates_is_not_mounted_in_an_open_one() -> None:
-    with pytest.raises(ValueError, match=naming("secret", "desk", "authenticate")):
-        Server("desk").mount("s", Protected("secret"))
-    Protected("desk").mount("s", Protected("secret"))
-    Protected("desk").mount("open", Server("open"))
+    for outer in (Server("desk"), Server("desk", http=HttpOptions(path="/x"))):
+        with pytest.raises(ValueError, match=naming("secret", "desk", "authenticate")):
+            outer.mount("s", protected("secret"))
+    protected("desk").mount("s", protected("secret"))
+    protected("desk").mount("open", Server("open"))
 
 
 class Requiring(Authenticator):
@@ -806,14 +752,12 @@ class Requiring(Authenticator):
 
 
 def test_the_scopes_that_a_mounted_server_requires_are_required_by_the_outer_one() -> None:
-    def requiring(name: str, *scopes: str) -> Server:
-        return Server(name, http=HttpOptions(authenticate=Requiring(*scopes)))
-
-    for outer in (requiring("desk", "read"), requiring("desk"), Protected("desk")):
+    unscoped = Server("desk", http=HttpOptions(authenticate=nobody))
+    for outer in (protected("desk", "read"), protected("desk"), unscoped):
         with pytest.raises(ValueError, match=naming("secret", "desk", "write", "required=", "scopes=")):
-            outer.mount("s", requiring("secret", "read", "write"))
-    requiring("desk", "read", "write", "more").mount("s", requiring("secret", "read", "write"))
-    requiring("desk", "read").mount("s", requiring("secret"))
+            outer.mount("s", protected("secret", "read", "write"))
+    protected("desk", "read", "write", "more").mount("s", protected("secret", "read", "write"))
+    protected("desk", "read").mount("s", protected("secret"))
 
 
 def test_message_middleware_is_for_the_outer_server() -> None:
@@ -852,9 +796,5 @@ def test_other_arguments_than_a_prefix_and_a_server_are_answered_with_what_to_wr
     with pytest.raises(TypeError, match=naming("Server.mount()", 'server.mount("weather", weather)', "FastMCP")):
         mount(*(values.get(each, each) for each in args), **{name: values.get(v, v) for name, v in options.items()})
     assert outer.tools == ()
-
-
-def test_the_arguments_of_mount_may_be_named() -> None:
-    outer = Server("outer")
-    outer.mount(prefix="x", other=notes())
+    mount(prefix="x", other=values["other"])
     assert {each.name.partition("_")[0] for each in outer.tools} == {"x"}

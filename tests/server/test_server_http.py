@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pytest
 
@@ -123,17 +123,3 @@ async def test_a_route_cannot_be_added_while_the_server_is_served() -> None:
     async with server.open_service():
         with pytest.raises(RuntimeError, match="before the server is served"):
             server.route("/hook")(hook)
-
-
-async def by_token(_: Mapping[str, str]) -> str | None:
-    return None
-
-
-def test_a_server_that_asks_for_authentication_is_mounted_only_in_one_that_does_too() -> None:
-    signed = HttpOptions(authenticate=by_token)
-    with pytest.raises(ValueError, match="authenticate"):
-        Server("open").mount("shop", Server("shop", http=signed))
-    with pytest.raises(ValueError, match="authenticate"):
-        Server("open", http=HttpOptions(path="/x")).mount("shop", Server("shop", http=signed))
-    Server("outer", http=signed).mount("shop", Server("shop", http=signed))
-    Server("outer", http=signed).mount("shop", Server("shop"))

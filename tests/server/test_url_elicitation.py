@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,6 @@ from naming import unnamed
 from talk import (
     DECLINE,
     DISMISS,
-    ERAS,
     Json,
     Legacy,
     Talk,
@@ -32,6 +32,7 @@ from trio_mcp.server.options import ResumePolicy
 from trio_mcp.session import MemoryBudget
 from trio_mcp.session.calls.url_elicitations import MAX_SESSION_PAGES, SessionPages, UrlElicitations
 from trio_mcp.session.envelope import PAGE_SIZE
+from trio_mcp.testing import make_context
 from trio_mcp.types import ElicitRequestURLParams
 
 URL = "https://example.com/connect"
@@ -59,6 +60,22 @@ async def connect(ctx: Context) -> str:
     return f"{result.action} at {trio.current_time():g}"
 
 
+@asynccontextmanager
+async def at_the_page(server: Server, era: type[Legacy]) -> AsyncIterator[Legacy]:
+    """A call of the tool `connect` or `tool`, whose user has opened the page."""
+    async with play(server, era) as player:
+        await player.call(server.tools[0].name)
+        await player.question()
+        await player.answer(ACCEPT)
+        await wait_all_tasks_blocked()
+        yield player
+
+
+async def is_notified(talk: Talk) -> None:
+    """Wait for the notice that the page `visit-1` is complete."""
+    assert await talk.notification(COMPLETE) == {"elicitationId": "visit-1"}
+
+
 def ended(player: Legacy) -> bool:
     """Whether the call was answered by now."""
     return any("result" in message for message in player.talk.waiting())
@@ -75,21 +92,15 @@ async def test_the_user_is_asked_to_open_the_page_and_the_call_waits_until_it_is
         await player.call("connect")
         asked = await player.question()
         assert (asked["mode"], asked["message"], asked["url"]) == ("url", "Connect your account", URL)
+        assert asked.get("elicitationId") == ("visit-1" if era is Legacy else None)
         await player.answer(ACCEPT)
         await trio.sleep(40)
         assert not ended(player)
         assert server.complete_elicitation("visit-1")
         if era is Legacy:
-            assert await player.talk.notification(COMPLETE) == {"elicitationId": "visit-1"}
+            await is_notified(player.talk)
         assert await player.text() == "accept at 40"
         assert not server.complete_elicitation("visit-1")
-
-
-async def test_only_a_legacy_client_sees_the_id() -> None:
-    for era in ERAS:
-        async with play(offering(connect), era) as player:
-            await player.call("connect")
-            assert (await player.question()).get("elicitationId") == ("visit-1" if era is Legacy else None)
 
 
 async def test_a_user_who_finished_before_the_answer_came_is_not_waited_for(era: type[Legacy]) -> None:
@@ -100,7 +111,7 @@ async def test_a_user_who_finished_before_the_answer_came_is_not_waited_for(era:
         assert server.complete_elicitation("visit-1")
         await wait_all_tasks_blocked()
         if era is Legacy:
-            await player.talk.notification(COMPLETE)
+            await is_notified(player.talk)
         await player.answer(ACCEPT)
         assert (await player.text()).startswith("accept")
 
@@ -149,10 +160,7 @@ async def test_a_function_may_find_out_that_the_user_has_finished(
         result = await ctx.elicit_url("Connect", URL, done=finished if kind == "plain" else looked_up)
         return f"{result.action} at {trio.current_time():g}"
 
-    async with play(offering(tool), era) as player:
-        await player.call("tool")
-        await player.question()
-        await player.answer(ACCEPT)
+    async with at_the_page(offering(tool), era) as player:
         assert await player.text() == "accept at 3"
 
 
@@ -162,14 +170,11 @@ async def test_a_completion_ends_the_wait_between_two_looks(era: type[Legacy], a
         return f"at {trio.current_time():g}"
 
     server = offering(tool)
-    async with play(server, era) as player:
-        await player.call("tool")
-        await player.question()
-        await player.answer(ACCEPT)
+    async with at_the_page(server, era) as player:
         await trio.sleep(2.5)
         server.complete_elicitation("visit-1")
         if era is Legacy:
-            await player.talk.notification(COMPLETE)
+            await is_notified(player.talk)
         assert await player.text() == "at 2.5"
 
 
@@ -200,14 +205,9 @@ async def test_the_timeout_is_for_the_answer_and_the_visit_together(
 
 async def test_a_cancelled_call_forgets_its_page(era: type[Legacy]) -> None:
     server = offering(connect)
-    async with play(server, era) as player:
-        call = await player.call("connect")
-        await player.question()
-        await player.answer(ACCEPT)
-        await wait_all_tasks_blocked()
+    async with at_the_page(server, era) as player:
         player.talk.cancel(player._id)  # noqa: SLF001
         await wait_all_tasks_blocked()
-        assert call is not None
         assert not server.complete_elicitation("visit-1")
         assert len(player.talk.service.calls.url_elicitations) == 0
 
@@ -218,16 +218,13 @@ async def test_a_cancelled_call_forgets_its_page(era: type[Legacy]) -> None:
 @pytest.mark.parametrize("capabilities", [FORMS_ONLY, {"elicitation": {}}, {}])
 async def test_a_client_that_cannot_open_pages_is_not_asked(era: type[Legacy], capabilities: Json) -> None:
     async def tool(ctx: Context) -> str:
-        try:
+        with pytest.raises(CapabilityError) as raised:
             await ctx.elicit_url("Connect", URL)
-        except CapabilityError as error:
-            return str(error)
-        return "asked"
+        return str(raised.value)
 
     async with play(offering(tool), era, capabilities) as player:
         await player.call("tool")
-        text = await player.text()
-    assert unnamed(text, "elicitation.url", "form", "modelcontextprotocol.io") == []
+        assert unnamed(await player.text(), "elicitation.url", "form", "modelcontextprotocol.io") == []
 
 
 async def test_2025_06_18_has_no_pages_whatever_its_client_declares() -> None:
@@ -256,14 +253,10 @@ async def test_2025_06_18_has_no_pages_whatever_its_client_declares() -> None:
     ],
 )
 async def test_a_wrong_call_is_an_error_at_once(url: Any, options: Any, error: type[Exception]) -> None:
-    async def tool(ctx: Context) -> str:
+    async with make_context() as ctx:
         with pytest.raises(error) as raised:
             _ = ctx.elicit_url("Connect", url, **options)
-        assert "secret" not in str(raised.value)
-        return "refused"
-
-    async with session_with(offering(tool)) as talk:
-        assert await talk.text(talk.call("tool")) == "refused"
+    assert "secret" not in str(raised.value)
 
 
 async def test_an_id_belongs_to_one_elicitation_at_a_time() -> None:
@@ -326,7 +319,7 @@ async def test_a_client_that_can_open_pages_gets_the_error_of_its_revision() -> 
         page = {"mode": "url", "message": "Connect your account", "url": URL, "elicitationId": "visit-1"}
         assert error["data"] == {"elicitations": [page]}
         assert server.complete_elicitation("visit-1")
-        assert await talk.notification(COMPLETE) == {"elicitationId": "visit-1"}
+        await is_notified(talk)
         assert not server.complete_elicitation("visit-1")
 
 
@@ -370,7 +363,7 @@ async def test_only_the_client_that_was_asked_is_notified() -> None:
             await other.initialize(capabilities=PAGES)
             await talk.error(talk.call("needs_page"))
             server.complete_elicitation("visit-1")
-            await talk.notification(COMPLETE)
+            await is_notified(talk)
             await other.silence()
 
 
@@ -397,18 +390,14 @@ async def test_a_call_that_does_not_wait_notifies_its_client_later() -> None:
         talk.answer(await talk.question(), ACCEPT)
         assert await talk.text(call) == "accept"
         assert server.complete_elicitation("visit-1")
-        assert await talk.notification(COMPLETE) == {"elicitationId": "visit-1"}
+        await is_notified(talk)
 
 
 async def test_an_elicitation_is_completed_from_any_thread_once() -> None:
     server = offering(connect)
-    async with play(server, Legacy) as player:
-        await player.call("connect")
-        await player.question()
-        await player.answer(ACCEPT)
-        await wait_all_tasks_blocked()
+    async with at_the_page(server, Legacy) as player:
         assert await trio.to_thread.run_sync(server.complete_elicitation, "visit-1")
-        assert await player.talk.notification(COMPLETE) == {"elicitationId": "visit-1"}
+        await is_notified(player.talk)
         assert (await player.text()).startswith("accept")
 
 
