@@ -11,7 +11,8 @@ import pytest
 import trio
 from naming import naming, unnamed
 from pydantic import BaseModel
-from talk import Json, Legacy, Modern, accept, play, talk_to
+from scripted_model import answer
+from talk import Json, Legacy, Modern, Round, Talk, accept, play, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import (
@@ -92,6 +93,46 @@ class Desk:
 OSLO = {"city": "Oslo"}
 
 
+async def booked(server: Server, era: type[Legacy] = Modern, *answers: Json, name: str = "book") -> str:
+    """Call the tool, and answer each of its questions; return the text of its result."""
+    async with play(server, era) as player:
+        await player.call(name, OSLO)
+        for answer in answers:
+            await player.question()
+            await player.answer(answer)
+        return await player.text()
+
+
+async def failed(desk: Desk, era: type[Legacy] = Modern, **of_tool: Any) -> str:
+    """Call the tool, and return the text of its error."""
+    async with play(desk.server(**of_tool), era) as player:
+        await player.call("book", OSLO)
+        return await player.failure()
+
+
+async def cancelled(desk: Desk, era: type[Legacy] = Modern, reason: str = "client") -> None:
+    """Call the tool, and cancel the call where it waits."""
+    async with play(desk.server(), era) as player:
+        call = await player.call("book", OSLO)
+        await wait_all_tasks_blocked()
+        if reason == "client":
+            player.talk.cancel(call)
+        else:
+            player.talk.session.disconnect(player.talk.listeners[call])
+        await player.talk.silence()
+
+
+async def asked_by(server: Server) -> Round:
+    """Call the tool in a process, which ends when it has asked."""
+    async with talk_to(server) as talk:
+        return await talk.round(talk.leg("book", OSLO))
+
+
+def answer_to(asked: Round, value: str, talk: Talk, **more: Any) -> Any:
+    """Send the answer to a question, to any process; return the id of the request."""
+    return asked.leg({asked.key: accept(value=value)}, talk=talk, **more)
+
+
 # the phases
 
 
@@ -112,11 +153,8 @@ async def test_the_client_phase_may_sample_and_branch(era: type[Legacy]) -> None
     async def advice(hold: Hold, ctx: Context) -> str:
         return (await ctx.sample(f"A seat to {hold.city}?")).text
 
-    async with play(Desk(converse=converse).server(), era) as player:
-        await player.call("book", OSLO)
-        await player.question()
-        await player.answer({"role": "assistant", "model": "m", "content": {"type": "text", "text": "the aisle"}})
-        assert await player.text() == "1 Oslo the aisle"
+    said = answer("the aisle").wire()
+    assert await booked(Desk(converse=converse).server(), era, said) == "1 Oslo the aisle"
 
 
 async def test_the_phase_after_may_take_the_parameters(era: type[Legacy]) -> None:
@@ -132,11 +170,7 @@ async def test_the_phase_after_may_take_the_parameters(era: type[Legacy]) -> Non
 
     server = Server("desk")
     server.add_tool(tool("spell").parameters(Trip).handoff(before=before, client=client, after=after))
-    async with play(server, era) as player:
-        await player.call("spell", OSLO)
-        await player.question()
-        await player.answer(accept(value=True))
-        assert await player.text() == "Oslo 4 True"
+    assert await booked(server, era, accept(value=True), name="spell") == "Oslo 4 True"
 
 
 async def test_the_listing_has_the_parameters_of_the_first_phase_and_the_result_of_the_last() -> None:
@@ -184,9 +218,7 @@ async def test_a_phase_that_raises_ends_the_call_with_an_error_result(
 ) -> None:
     for fails, text in ((failing, "no"), (breaking, "internal error")):
         desk = Desk(**{"converse": answering, phase: fails})
-        async with play(desk.server(), era) as player:
-            await player.call("book", OSLO)
-            failure = await player.failure()
+        failure = await failed(desk, era)
         assert text in failure
         assert "hunter2" not in failure
         assert desk.log == ran
@@ -208,9 +240,7 @@ async def test_a_value_that_is_not_what_the_annotation_declares_is_an_error_of_t
         return Unsendable()
 
     desk = Desk(prepare=prepare)
-    async with play(desk.server(), Modern) as player:
-        await player.call("book", OSLO)
-        assert unnamed(await player.failure(), "book", "before", "Unsendable") == []
+    assert unnamed(await failed(desk), "book", "before", "Unsendable") == []
     assert desk.log == ["before"]
 
 
@@ -218,9 +248,7 @@ async def test_the_later_phases_get_what_a_replay_would_restore(era: type[Legacy
     async def prepare(_ctx: Context) -> Any:
         return {"number": 3, "city": "Oslo"}
 
-    async with play(Desk(prepare=prepare, converse=answering).server(), era) as player:
-        await player.call("book", OSLO)
-        assert await player.text() == "3 Oslo 7A"
+    assert await booked(Desk(prepare=prepare, converse=answering).server(), era) == "3 Oslo 7A"
 
 
 # once
@@ -240,13 +268,12 @@ async def test_a_restart_repeats_only_the_client_phase(shared: ServiceOptions) -
 
     desk = Desk(converse=converse)
     server = desk.server(options=shared)
+    asked = await asked_by(server)
     async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("book", OSLO))
-    async with talk_to(server) as talk:
-        asked = await talk.round(asked.leg({asked.key: accept(value="7")}, talk=talk))
+        asked = await talk.round(answer_to(asked, "7", talk))
         assert asked.message == "Seat?"
     async with talk_to(server) as talk:
-        assert await talk.text(asked.leg({asked.key: accept(value="A")}, talk=talk)) == "1 Oslo 7A"
+        assert await talk.text(answer_to(asked, "A", talk)) == "1 Oslo 7A"
     assert desk.log == ["before", "client", "client", "client", "after"]
 
 
@@ -271,10 +298,9 @@ async def test_a_replay_of_every_leg_is_no_divergence_and_releases_nothing() -> 
 async def test_without_replay_a_restart_loses_the_call(shared: ServiceOptions) -> None:
     desk = Desk()
     server = desk.server(options=shared, resume="parked")
+    asked = await asked_by(server)
     async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("book", OSLO))
-    async with talk_to(server) as talk:
-        await talk.failure(asked.leg({asked.key: accept(value="7A")}, talk=talk))
+        await talk.failure(answer_to(asked, "7A", talk))
     assert desk.log == ["before", "client", "released 1"]
 
 
@@ -295,10 +321,9 @@ async def test_branches_and_steps_of_the_first_phase_do_not_move_the_keys_of_the
         return (await child.elicit("Seat?", str)).content  # type: ignore[union-attr]
 
     server = Desk(prepare=prepare, converse=converse).server(options=shared)
+    asked = await asked_by(server)
     async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("book", OSLO))
-    async with talk_to(server) as talk:
-        assert await talk.text(asked.leg({asked.key: accept(value="7A")}, talk=talk)) == "4 Oslo 7A"
+        assert await talk.text(answer_to(asked, "7A", talk)) == "4 Oslo 7A"
 
 
 async def test_the_last_phase_reports_in_a_replay(shared: ServiceOptions) -> None:
@@ -316,7 +341,7 @@ async def test_the_last_phase_reports_in_a_replay(shared: ServiceOptions) -> Non
         assert (await talk.notification("notifications/progress"))["progress"] == 1
         asked = await talk.round(call)
     async with talk_to(server) as talk:
-        call = asked.leg({asked.key: accept(value="7A")}, talk=talk, **token)
+        call = answer_to(asked, "7A", talk, **token)
         assert (await talk.notification("notifications/progress"))["progress"] == 2
         await talk.text(call)
 
@@ -374,9 +399,7 @@ async def test_the_first_and_the_last_phase_cannot_ask(ask: Callable[[Context], 
     async def complete(_hold: Hold, ctx: Context) -> None:
         await refused(ctx)
 
-    async with play(Desk(prepare=prepare, complete=complete, converse=answering).server(), era) as player:
-        await player.call("book", OSLO)
-        assert await player.text() == "1 Oslo 7A"
+    assert await booked(Desk(prepare=prepare, complete=complete, converse=answering).server(), era) == "1 Oslo 7A"
     assert caught == ["refused", "refused"]
 
 
@@ -386,14 +409,9 @@ async def test_a_resource_that_the_first_phase_reads_cannot_ask_the_user(era: ty
             await ctx.read_resource("ask://user")
         return Hold(number=1, city="Oslo")
 
-    async def ask(ctx: Context) -> str:
-        return (await ctx.elicit("Sure?", bool)).action
-
     server = Desk(prepare=prepare, converse=answering).server()
-    server.add_resource("ask://user", ask)
-    async with play(server, era) as player:
-        await player.call("book", OSLO)
-        assert await player.text() == "1 Oslo 7A"
+    server.add_resource("ask://user", ask_form)
+    assert await booked(server, era) == "1 Oslo 7A"
 
 
 # cancels
@@ -406,24 +424,15 @@ async def waiting(*_: object) -> Any:
 @pytest.mark.parametrize("reason", ["client", "disconnect"])
 async def test_a_call_that_is_cancelled_releases_and_skips_the_last_phase(era: type[Legacy], reason: str) -> None:
     desk = Desk(converse=waiting)
-    async with play(desk.server(), era) as player:
-        call = await player.call("book", OSLO)
-        await wait_all_tasks_blocked()
-        if reason == "client":
-            player.talk.cancel(call)
-        else:
-            player.talk.session.disconnect(player.talk.listeners[call])
-        await player.talk.silence()
-        assert (desk.log, desk.reasons) == (["before", "client", "released 1"], [reason])
+    await cancelled(desk, era, reason)
+    assert (desk.log, desk.reasons) == (["before", "client", "released 1"], [reason])
 
 
 async def test_a_timeout_releases_and_its_caller_reads_of_the_timeout(
     era: type[Legacy], autojump_clock: MockClock
 ) -> None:
     desk = Desk(converse=waiting)
-    async with play(desk.server(timeout=3), era) as player:
-        await player.call("book", OSLO)
-        assert unnamed(await player.failure(), "book", "3 seconds") == []
+    assert unnamed(await failed(desk, era, timeout=3), "book", "3 seconds") == []
     assert (desk.log, desk.reasons) == (["before", "client", "released 1"], ["deadline"])
 
 
@@ -445,22 +454,14 @@ async def failing_in_clean_up(*_: object) -> Any:
 async def test_a_client_phase_that_swallows_the_cancel_or_fails_in_it_does_not_complete_the_call(converse: Any) -> None:
 
     desk = Desk(converse=converse)
-    async with play(desk.server(), Modern) as player:
-        call = await player.call("book", OSLO)
-        await wait_all_tasks_blocked()
-        player.talk.cancel(call)
-        await player.talk.silence()
+    await cancelled(desk)
     assert desk.log == ["before", "client", "released 1"]
 
 
 @pytest.mark.parametrize(("phase", "ran"), [("prepare", ["before"]), ("complete", ["before", "client", "after"])])
 async def test_a_cancel_of_the_first_or_the_last_phase_releases_nothing(phase: str, ran: list[str]) -> None:
     desk = Desk(**{"converse": answering, phase: waiting})
-    async with play(desk.server(), Modern) as player:
-        call = await player.call("book", OSLO)
-        await wait_all_tasks_blocked()
-        player.talk.cancel(call)
-        await player.talk.silence()
+    await cancelled(desk)
     assert desk.log == ran
 
 
@@ -480,8 +481,7 @@ async def test_a_release_that_fails_is_logged_and_the_call_stays_cancelled(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk = Desk(converse=waiting, undo=breaking)
-    async with talk_to(desk.server(timeout=3)) as talk:
-        assert unnamed(await talk.failure(talk.leg("book", OSLO)), "book", "3 seconds") == []
+    assert unnamed(await failed(desk, timeout=3), "book", "3 seconds") == []
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert isinstance(record.exc_info[1], LookupError)
     assert unnamed(record.getMessage(), "book", "on_cancel") == []
@@ -495,12 +495,7 @@ async def test_the_release_cannot_ask() -> None:
             await ctx.elicit("Sure?", bool)
         refused.append("refused")
 
-    desk = Desk(converse=waiting, undo=undo)
-    async with play(desk.server(), Legacy) as player:
-        call = await player.call("book", OSLO)
-        await wait_all_tasks_blocked()
-        player.talk.cancel(call)
-        await player.talk.silence()
+    await cancelled(Desk(converse=waiting, undo=undo), Legacy)
     assert refused == ["refused"]
 
 
@@ -522,11 +517,10 @@ async def test_a_shutdown_with_shared_keys_leaves_a_parked_call_to_the_next_proc
 
     desk = Desk(converse=converse)
     server = desk.server(options=shared)
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("book", OSLO))
+    asked = await asked_by(server)
     assert desk.log == ["before", "client"]
     async with talk_to(server) as talk:
-        call = asked.leg({asked.key: accept(value="7A")}, talk=talk)
+        call = answer_to(asked, "7A", talk)
         await wait_all_tasks_blocked()
         talk.cancel(call)
         await talk.silence()
@@ -548,7 +542,7 @@ async def test_a_call_that_another_process_has_finished_is_not_released_where_it
     server = desk.server(options=shared)
     async with talk_to(server) as first, talk_to(server) as second:
         asked = await first.round(first.leg("book", OSLO))
-        await second.text(asked.leg({asked.key: accept(value="7A")}, talk=second))
+        await second.text(answer_to(asked, "7A", second))
         await trio.sleep(Limits().park_ttl + 1)
         assert first.service.statistics().is_idle
     assert desk.log == ["before", "client", "client", "after"]
@@ -575,8 +569,8 @@ async def test_a_process_that_another_one_has_overtaken_releases_nothing(shared:
     server = desk.server(options=shared)
     async with talk_to(server) as first, talk_to(server) as second:
         asked = await first.round(first.leg("book", OSLO))
-        asked = await second.round(asked.leg({asked.key: accept(value="7")}, talk=second))
-        assert await first.text(asked.leg({asked.key: accept(value="A")}, talk=first)) == "1 Oslo 7A"
+        asked = await second.round(answer_to(asked, "7", second))
+        assert await first.text(answer_to(asked, "A", first)) == "1 Oslo 7A"
         await wait_all_tasks_blocked()
         assert not [line for line in desk.log if line.startswith("released")]
 
