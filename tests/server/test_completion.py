@@ -44,28 +44,24 @@ async def complete(server: Server, ref: Json, name: str, value: str = "", **more
         return (await talk.result(asking(talk, ref, name, value, **more)))["completion"]
 
 
-async def refusal(server: Server, ref: Json, name: str) -> Json:
-    async with talk_to(server) as talk:
-        return await talk.error(asking(talk, ref, name))
+SETTLED = {"context": {"arguments": {"language": "perl"}}}
+FAMILY = {"type": "ref/resource", "uri": "docs://perl/index"}
 
 
-async def test_a_function_suggests_values_for_what_was_typed(server: Server) -> None:
-    found = await complete(server, PROMPT, "language", "p")
-    assert found == {"values": ["pascal", "perl", "python"], "total": 3, "hasMore": False}
-
-
-async def test_it_is_given_what_was_settled_before(server: Server) -> None:
-    found = await complete(server, TEMPLATE, "page", "in", context={"arguments": {"language": "perl"}})
-    assert found == {"values": ["perl-in"], "total": 7, "hasMore": True}
-
-
-async def test_a_uri_of_the_family_stands_for_its_template(server: Server) -> None:
-    found = await complete(server, {"type": "ref/resource", "uri": "docs://perl/index"}, "page", "x")
-    assert found["values"] == ["?-x"]
-
-
-async def test_an_argument_without_a_completion_has_no_suggestions(server: Server) -> None:
-    assert await complete(server, PROMPT, "framework") == {"values": []}
+@pytest.mark.parametrize(
+    ("ref", "name", "value", "more", "found"),
+    [
+        (PROMPT, "language", "p", {}, {"values": ["pascal", "perl", "python"], "total": 3, "hasMore": False}),
+        (TEMPLATE, "page", "in", SETTLED, {"values": ["perl-in"], "total": 7, "hasMore": True}),
+        (FAMILY, "page", "x", {}, {"values": ["?-x"], "total": 7, "hasMore": True}),
+        (PROMPT, "framework", "", {}, {"values": []}),
+    ],
+    ids=["what was typed", "what was settled before", "a uri of the family", "no completion"],
+)
+async def test_a_function_suggests_values_for_what_was_typed(
+    server: Server, ref: Json, name: str, value: str, more: Json, found: Json
+) -> None:
+    assert await complete(server, ref, name, value, **more) == found
 
 
 async def test_one_answer_has_a_hundred_values_at_most(server: Server) -> None:
@@ -83,18 +79,16 @@ async def test_one_answer_has_a_hundred_values_at_most(server: Server) -> None:
     [
         ({"type": "ref/prompt", "name": "revue"}, "language", "revue"),
         ({"type": "ref/resource", "uri": "other://{x}"}, "x", "other://{x}"),
+        ({"type": "ref/tool", "name": "x"}, "y", ""),
         (PROMPT, "colour", "colour"),
         (TEMPLATE, "colour", "colour"),
     ],
 )
 async def test_what_is_unknown_is_refused_by_its_name(server: Server, ref: Json, name: str, named: str) -> None:
-    error = await refusal(server, ref, name)
+    async with talk_to(server) as talk:
+        error = await talk.error(asking(talk, ref, name))
     assert error["code"] == -32602
     assert named in error["message"]
-
-
-async def test_a_reference_of_another_kind_is_refused(server: Server) -> None:
-    assert (await refusal(server, {"type": "ref/tool", "name": "x"}, "y"))["code"] == -32602
 
 
 async def test_the_oldest_revision_needs_no_capability_for_it(server: Server) -> None:
@@ -105,19 +99,22 @@ async def test_the_oldest_revision_needs_no_capability_for_it(server: Server) ->
     assert "completions" not in opened["capabilities"]
 
 
-def test_what_is_completed_has_to_be_offered_first(server: Server) -> None:
-    with pytest.raises(LookupError, match="revue"):
-        server.complete(prompt="revue", argument="x")(lambda value: [])
-    with pytest.raises(LookupError, match="other"):
-        server.complete(resource="other://{x}", argument="x")(lambda value: [])
-    with pytest.raises(LookupError, match="colour"):
-        server.complete(prompt="review", argument="colour")(lambda value: [])
-    with pytest.raises(ValueError, match="already"):
-        server.complete(prompt="review", argument="language")(lambda value: [])
-    with pytest.raises(TypeError, match="`value`"):
-        server.complete(prompt="review", argument="framework")(lambda text: [])
-    with pytest.raises(TypeError, match="either"):
-        server.complete(argument="x")
+@pytest.mark.parametrize(
+    ("options", "function", "error", "named"),
+    [
+        ({"prompt": "revue", "argument": "x"}, lambda value: [], LookupError, "revue"),
+        ({"resource": "other://{x}", "argument": "x"}, lambda value: [], LookupError, "other"),
+        ({"prompt": "review", "argument": "colour"}, lambda value: [], LookupError, "colour"),
+        ({"prompt": "review", "argument": "language"}, lambda value: [], ValueError, "already"),
+        ({"prompt": "review", "argument": "framework"}, lambda text: [], TypeError, "`value`"),
+        ({"argument": "x"}, lambda value: [], TypeError, "either"),
+    ],
+)
+def test_what_is_completed_has_to_be_offered_first(
+    server: Server, options: Json, function: object, error: type[Exception], named: str
+) -> None:
+    with pytest.raises(error, match=named):
+        server.complete(**options)(function)
 
 
 async def test_a_completion_that_is_added_while_serving_is_declared_and_asked() -> None:

@@ -282,8 +282,8 @@ WRONG: list[tuple[str, tuple[Any, ...], Any, Any, object]] = [
     ("elicit", ("?", PICK), {"context": "board"}, TypeError, ""),
     ("elicit", ("?", PICK), {"context": {"cells": 3}}, TypeError, ""),
     ("elicit", ("?", SEAT), {"context": BOARD}, TypeError, ""),
-    ("elicit", ("?", Elicit("other", int)), {}, LookupError, ""),
-    ("strict", ("?", Elicit("other", int)), {}, LookupError, ""),
+    ("elicit", ("?", Elicit("other", int)), {}, LookupError, "other"),
+    ("strict", ("?", Elicit("other", int)), {}, LookupError, "other"),
 ]
 
 

@@ -74,22 +74,6 @@ async def test_text_is_one_message_of_the_user(server: Server) -> None:
     assert result["description"] == "Look at some code."
 
 
-async def test_several_messages_and_blocks_come_in_order() -> None:
-    parts = [
-        "Look:",
-        ImageContent(data="aWs=", mime_type="image/png"),
-        EmbeddedResource(resource=TextResourceContents(uri="a://b", text="t")),
-        PromptMessage(role="assistant", content=TextContent(text="I see.")),
-    ]
-    messages = (await get(offering(lambda: parts)))["messages"]
-    assert [(message["role"], message["content"]["type"]) for message in messages] == [
-        ("user", "text"),
-        ("user", "image"),
-        ("user", "resource"),
-        ("assistant", "text"),
-    ]
-
-
 async def test_a_whole_result_goes_out_as_it_is() -> None:
     result = await get(offering(lambda: GetPromptResult(description="mine", messages=[])))
     assert (result["description"], result["messages"]) == ("mine", [])
@@ -140,17 +124,34 @@ async def test_a_tool_error_in_a_prompt_keeps_its_message() -> None:
     assert (error["code"], error["message"]) == (-32603, "There is nothing to write about.")
 
 
-@pytest.mark.parametrize(
-    "content", ["hi", {"type": "text", "text": "hi"}, TextContent(text="hi")], ids=["text", "dict", "block"]
-)
-async def test_a_dict_with_a_role_and_a_content_is_a_message(content: object) -> None:
-    def say() -> list[dict[str, object]]:
-        return [{"role": "assistant", "content": content}, {"role": "user", "content": "bye"}]
+def text(role: str, text: str) -> Json:
+    """A message of a text, as it is sent."""
+    return {"role": role, "content": {"type": "text", "text": text}}
 
-    assert (await get(offering(say)))["messages"] == [
-        {"role": "assistant", "content": {"type": "text", "text": "hi"}},
-        {"role": "user", "content": {"type": "text", "text": "bye"}},
-    ]
+
+PIXEL = ImageContent(data="aWs=", mime_type="image/png")
+PAGE = EmbeddedResource(resource=TextResourceContents(uri="a://b", text="t"))
+
+
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [
+        (["Look:", PIXEL], [text("user", "Look:"), {"role": "user", "content": PIXEL.wire()}]),
+        (PAGE, [{"role": "user", "content": PAGE.wire()}]),
+        ([PromptMessage(role="assistant", content=TextContent(text="I see."))], [text("assistant", "I see.")]),
+        (
+            [{"role": "assistant", "content": "hi"}, {"role": "user", "content": "bye"}],
+            [text("assistant", "hi"), text("user", "bye")],
+        ),
+        ([{"role": "assistant", "content": {"type": "text", "text": "hi"}}], [text("assistant", "hi")]),
+        ([{"role": "assistant", "content": TextContent(text="hi")}], [text("assistant", "hi")]),
+        ({"role": "admin"}, [text("user", '{"role":"admin"}')]),
+        ({"a": 1}, [text("user", '{"a":1}')]),
+    ],
+    ids=["blocks", "a block", "messages", "dicts", "a dict with a dict", "a dict with a block", "a role", "data"],
+)
+async def test_what_a_function_returns_becomes_messages_in_order(value: object, messages: list[Json]) -> None:
+    assert (await get(offering(lambda: value)))["messages"] == messages
 
 
 @pytest.mark.parametrize(
@@ -159,20 +160,7 @@ async def test_a_dict_with_a_role_and_a_content_is_a_message(content: object) ->
     ids=["role", "content", "block"],
 )
 async def test_a_dict_with_a_role_that_is_not_a_message_is_an_error_that_names_the_type(message: object) -> None:
-    def say() -> object:
-        return [message]
-
-    async with talk_to(offering(say)) as talk:
-        error = await talk.error(talk.ask("prompts/get", name="say", arguments={}))
-    assert unnamed(error["message"], "PromptMessage") == []
-
-
-async def test_a_dict_of_other_data_is_text_of_the_user() -> None:
-    def say() -> object:
-        return {"role": "admin"}
-
-    (message,) = (await get(offering(say)))["messages"]
-    assert message == {"role": "user", "content": {"type": "text", "text": '{"role":"admin"}'}}
+    assert unnamed((await refusal(offering(lambda: [message])))["message"], "PromptMessage") == []
 
 
 async def test_a_bare_string_in_an_annotation_describes_an_argument() -> None:

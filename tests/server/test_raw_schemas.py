@@ -245,14 +245,6 @@ def test_two_questions_of_a_tool_have_two_keys() -> None:
         Server("wrong").add_tool(lambda: "", name="x", elicits=[Elicit("seat", str), Elicit("seat", int)])
 
 
-async def test_a_question_that_was_not_declared_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:
-    async def book(ctx: Context) -> None:
-        await ctx.elicit("Which seat?", Elicit("seat", str))
-
-    await failure_of(book)
-    assert unnamed(caplog.text, "'seat'") == []
-
-
 async def test_an_argument_can_be_marked_for_a_header() -> None:
     async def query(region: Annotated[str, Mirrored("Region")], limit: Annotated[int, Mirrored("Limit")] = 3) -> str:
         return f"{region}{limit}"

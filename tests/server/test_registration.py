@@ -156,3 +156,4 @@ def test_a_name_that_is_taken_is_an_error_with_the_line_of_the_first(add: Callab
     line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# the first"))
     with pytest.raises(ValueError, match=f"same.*{re.escape(__file__)}:{line}"):
         add(server, second_one)
+    assert len([*server.tools, *server.prompts, *server.resources]) == 1

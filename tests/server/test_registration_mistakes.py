@@ -87,6 +87,28 @@ def no_reference(a: Annotated[int, Field(json_schema_extra={"$ref": 3})]) -> Non
 def unknown_reference_in_the_result() -> Lost: ...
 
 
+def generator() -> Any:
+    yield 1
+
+
+async def async_generator() -> Any:
+    yield 1
+
+
+class Tools:
+    """A class, and what JSON cannot represent."""
+
+    async def run(self, text: str) -> str:
+        return text
+
+
+def optional_context(ctx: Context | str) -> None: ...
+
+
+def tools() -> Tools:
+    return Tools()
+
+
 def annotated(annotation: object) -> Callable[..., Any]:
     def wrong(a: Any) -> None: ...
 
@@ -119,6 +141,15 @@ def annotated(annotation: object) -> Callable[..., Any]:
         (annotated([int]), ["wrong", "'a'", "list[str]"]),
         (annotated(any), ["wrong", "'a'", "typing.Any"]),
         (Leg, ["Leg", "class"]),
+        (generator, ["generator"]),
+        (async_generator, ["generator"]),
+        (Tools.run, ["self"]),
+        (lambda *args: None, ["parameter", "'args'"]),
+        (lambda **kwargs: None, ["parameter", "'kwargs'"]),
+        (lambda a, /: None, ["parameter", "'a'"]),  # JSON has no names for these three
+        (lambda ctx: None, ["ctx: Context"]),
+        (optional_context, ["optional_context", "'ctx'", "`ctx: Context`"]),
+        (tools, ["tools", "Tools"]),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -124,14 +124,6 @@ async def test_a_call_in_place_of_the_function_gets_the_advice_of_trio() -> None
             nursery.start_soon(ctx.elicit("Sure?", bool))
 
 
-async def test_wrong_arguments_are_an_error_before_the_await() -> None:
-    async with make_context() as ctx:
-        with pytest.raises(TypeError, match=naming("message")):
-            ctx.elicit(3, bool)  # type: ignore[call-overload,unused-coroutine]
-        with pytest.raises(TypeError):
-            ctx.sample("Hello", tokens=3)  # type: ignore[call-arg,unused-coroutine]
-
-
 async def test_the_value_can_be_shown_and_stored_before_it_is_awaited() -> None:
     async with make_context(elicits=[True]) as ctx:
         asking = ctx.elicit("Sure?", bool)

@@ -60,14 +60,6 @@ async def test_a_prompt_says_text_blocks_or_messages(value: object, names: list[
     assert unnamed(await error_text(server, "prompts/get", name="say"), *names) == []
 
 
-async def test_a_prompt_may_still_return_data() -> None:
-    server = Server("right")
-    server.add_prompt(returning({"a": 1}), name="say")
-    async with talk_to(server) as talk:
-        result = await talk.result(talk.ask("prompts/get", name="say"))
-    assert result["messages"][0]["content"]["text"] == '{"a":1}'
-
-
 @pytest.mark.parametrize(
     ("value", "named"),
     [("short", "str"), (b"short", "bytes"), ({"a": 1}, "dict"), (None, "None"), (3, "int"), ([1], "int")],
