@@ -12,7 +12,7 @@ from trio.testing import MockClock, assert_checkpoints
 
 from trio_mcp import Client, Context, PeerError, ResourceNotFound, Server, accept
 from trio_mcp.errors import BranchElicitNotAllowed, BranchLimit
-from trio_mcp.types import CallToolResult, CreateMessageResult, TextContent
+from trio_mcp.types import CallToolResult
 
 BOUND = 20
 
@@ -46,14 +46,12 @@ def server() -> Server:
     return server
 
 
-def sample(_params: object) -> CreateMessageResult:
-    return CreateMessageResult(role="assistant", content=TextContent(text="short"), model="m")
-
-
 async def call(server: Server, mode: str, tool: Any, **options: Any) -> CallToolResult:
     """Register a tool and call it."""
     server.add_tool(tool, name="tool", **options)
-    async with connected(server, mode, on_elicit=lambda _: accept(value="first"), on_sample=sample) as client:
+    async with connected(
+        server, mode, on_elicit=lambda _: accept(value="first"), on_sample=lambda _: "short"
+    ) as client:
         return await client.call_tool("tool")
 
 
@@ -62,19 +60,12 @@ async def text_at(ctx: Context, uri: str) -> str:
     return contents.text
 
 
-async def test_a_tool_reads_a_resource_as_a_branch_of_its_call(server: Server, mode: str) -> None:
-    async def tool(ctx: Context) -> str:
-        return await text_at(ctx, "library://books/1")
-
-    assert (await call(server, mode, tool)).text == "book 1 at depth 1"
-
-
-async def test_a_tool_renders_a_prompt(server: Server, mode: str) -> None:
+async def test_a_tool_reads_a_resource_as_a_branch_of_its_call_and_renders_a_prompt(server: Server, mode: str) -> None:
     async def tool(ctx: Context) -> str:
         (message,) = (await ctx.get_prompt("recommend", {"taste": "dark"})).messages
-        return message.content.text
+        return f"{message.content.text} {await text_at(ctx, 'library://books/1')}"
 
-    assert (await call(server, mode, tool)).text == "A dark book."
+    assert (await call(server, mode, tool)).text == "A dark book. book 1 at depth 1"
 
 
 async def test_resources_that_ask_can_be_read_side_by_side(server: Server, mode: str) -> None:
@@ -87,14 +78,16 @@ async def test_resources_that_ask_can_be_read_side_by_side(server: Server, mode:
     assert (await call(server, mode, tool)).text == "first first first"
 
 
-@pytest.mark.parametrize("uri", ["library://books/9", "other://books/1"], ids=["raised", "unknown"])
-async def test_a_missing_resource_is_not_found(server: Server, mode: str, uri: str) -> None:
+@pytest.mark.parametrize(
+    ("uri", "bare"), [("library://books/9", False), ("other://books/1", False), ("other://books/1", True)]
+)
+async def test_a_missing_resource_is_not_found(server: Server, mode: str, uri: str, bare: bool) -> None:
     async def tool(ctx: Context) -> str:
         with pytest.raises(ResourceNotFound) as caught:
             await ctx.read_resource(uri)
         return caught.value.uri
 
-    assert (await call(server, mode, tool)).text == uri
+    assert (await call(Server("bare") if bare else server, mode, tool)).text == uri
 
 
 async def test_a_missing_resource_that_the_tool_does_not_catch_is_its_error_result(server: Server, mode: str) -> None:
@@ -107,8 +100,7 @@ async def test_a_missing_resource_that_the_tool_does_not_catch_is_its_error_resu
 
 
 async def test_a_rejected_request_is_the_error_that_a_client_gets(server: Server, mode: str) -> None:
-    async def tool(ctx: Context) -> str:
-        codes = list[int]()
+    async def tool(ctx: Context) -> None:
         for reading in (
             ctx.get_prompt("unheard of"),
             ctx.get_prompt("recommend", {"taste": "sweet"}),
@@ -116,19 +108,17 @@ async def test_a_rejected_request_is_the_error_that_a_client_gets(server: Server
         ):
             with pytest.raises(PeerError) as caught:
                 await reading
-            codes.append(caught.value.code)
-        return str(codes)
+            assert caught.value.code == -32602
 
-    assert (await call(server, mode, tool)).text == "[-32602, -32602, -32602]"
+    assert not (await call(server, mode, tool)).is_error
 
 
 async def test_an_exception_of_the_function_propagates_unchanged(server: Server, mode: str) -> None:
-    async def tool(ctx: Context) -> str:
+    async def tool(ctx: Context) -> None:
         with pytest.raises(LookupError, match="mice"):
             await ctx.read_resource("library://books/8")
-        return "caught"
 
-    assert (await call(server, mode, tool)).text == "caught"
+    assert not (await call(server, mode, tool)).is_error
 
 
 async def test_a_resource_has_its_own_timeout(server: Server, mode: str, autojump_clock: MockClock) -> None:
@@ -140,48 +130,35 @@ async def test_a_resource_has_its_own_timeout(server: Server, mode: str, autojum
     assert (await call(server, mode, tool)).text == "time 5"
 
 
-async def test_a_resource_may_do_what_its_reader_may(server: Server, mode: str) -> None:
-    async def read(child: Context) -> str:
-        with pytest.raises(BranchElicitNotAllowed):
-            await child.read_resource("library://books/7")
-        with pytest.raises(BranchLimit) as caught:
-            await child.read_resource("library://books/6")
-        return caught.value.kind
+@pytest.mark.parametrize(
+    ("number", "options", "kind"),
+    [(7, {"allow_elicit": False}, None), (6, {"token_budget": 0}, "tokens"), (1, {"max_depth": 1}, "depth")],
+    ids=["ask", "sample", "branch"],
+)
+async def test_a_resource_may_do_what_its_reader_may(
+    server: Server, mode: str, number: int, options: Any, kind: str | None
+) -> None:
+    async def read(child: Context) -> None:
+        with pytest.raises((BranchElicitNotAllowed, BranchLimit)) as caught:
+            await child.read_resource(f"library://books/{number}")
+        assert getattr(caught.value, "kind", None) == kind
 
-    async def tool(ctx: Context) -> str:
-        tokens = await ctx.branch(read, allow_elicit=False)
+    async def tool(ctx: Context) -> None:
+        await ctx.branch(read, **options)
 
-        async def below(child: Context) -> str:
-            with pytest.raises(BranchLimit) as caught:
-                await child.read_resource("library://books/1")
-            return caught.value.kind
-
-        return f"{tokens} {await ctx.branch(below, max_depth=1)}"
-
-    assert (await call(server, mode, tool, token_budget=0)).text == "tokens depth"
-
-
-async def test_a_server_without_resources_finds_none(mode: str) -> None:
-    async def tool(ctx: Context) -> str:
-        with pytest.raises(ResourceNotFound):
-            await ctx.read_resource("other://books/1")
-        return "caught"
-
-    assert (await call(Server("bare"), mode, tool)).text == "caught"
+    assert not (await call(server, mode, tool)).is_error
 
 
 @pytest.mark.parametrize("wrong", [3, None, b"library://books/1"], ids=repr)
 async def test_a_uri_or_a_name_of_another_type_is_a_type_error(server: Server, mode: str, wrong: Any) -> None:
-    async def tool(ctx: Context) -> str:
+    async def tool(ctx: Context) -> None:
         with pytest.raises(TypeError):
             await ctx.read_resource(wrong)
-        with pytest.raises(TypeError):
-            await ctx.get_prompt(wrong)
-        with pytest.raises(TypeError):
-            await ctx.get_prompt("recommend", {"taste": wrong})
-        return "caught"
+        for name, arguments in ((wrong, {}), ("recommend", {"taste": wrong})):
+            with pytest.raises(TypeError):
+                await ctx.get_prompt(name, arguments)
 
-    assert (await call(server, mode, tool)).text == "caught"
+    assert not (await call(server, mode, tool)).is_error
 
 
 async def test_a_read_is_a_checkpoint() -> None:
