@@ -45,10 +45,26 @@ async def retry(call: CallRequest, handler: CallHandler) -> CallResult:
     return await handler()
 
 
+async def nothing() -> None: ...
+
+
+def with_tool(
+    body: Callable[..., Any] = nothing, *middleware: Any, options: ServiceOptions | None = None, **tool: Any
+) -> Server:
+    """A server whose tool `tool` has this body, with middleware around it."""
+    server = Server("tester", middleware=middleware, options=options)
+    server.add_tool(body, name="tool", **tool)
+    return server
+
+
 async def call(server: Server, **options: Any) -> CallToolResult:
     """Call the tool `tool`."""
     async with connected(server, **options) as client:
         return await client.call_tool("tool")
+
+
+async def fails() -> None:
+    raise ToolError("no")
 
 
 # what it sees
@@ -90,26 +106,19 @@ async def test_it_sees_the_call_and_its_result(mode: Any) -> None:
 
 async def test_it_knows_the_principal_and_the_state() -> None:
     seen: list[object] = []
-    server = Server("tester")
 
-    @server.middleware
     async def watch(call: CallRequest, handler: CallHandler) -> CallResult:
         seen.append((call.principal, call.ctx.state))
         return await handler()
 
-    @server.tool
-    async def tool() -> None: ...
-
-    async with talk_to(server, principal="ann") as talk:
+    async with talk_to(with_tool(nothing, watch), principal="ann") as talk:
         await talk.result(talk.leg("tool"))
     assert seen == [("ann", None)]
 
 
 async def test_it_runs_once_around_all_legs_of_a_call(mode: Any) -> None:
     events: list[str] = []
-    server = Server("tester")
 
-    @server.middleware
     async def watch(call: CallRequest, handler: CallHandler) -> CallResult:
         events.append("before")
         try:
@@ -117,13 +126,12 @@ async def test_it_runs_once_around_all_legs_of_a_call(mode: Any) -> None:
         finally:
             events.append("after")
 
-    @server.tool
-    async def tool(ctx: Context) -> str:
+    async def body(ctx: Context) -> str:
         await ctx.elicit("?", bool)
         events.append("answered")
         return "done"
 
-    await call(server, mode=mode, on_elicit=accept_defaults)
+    await call(with_tool(body, watch), mode=mode, on_elicit=accept_defaults)
     assert events == ["before", "answered", "after"]
 
 
@@ -137,12 +145,8 @@ async def test_the_first_one_is_the_outermost() -> None:
 
         return middleware
 
-    server = Server("tester", middleware=[named("first"), named("second")])
+    server = with_tool(nothing, named("first"), named("second"))
     server.middleware(named("third"))
-
-    @server.tool
-    async def tool() -> None: ...
-
     await call(server)
     assert events == ["first", "second", "third"]
 
@@ -151,23 +155,17 @@ async def test_the_first_one_is_the_outermost() -> None:
 
 
 async def test_what_it_raises_is_the_error_of_the_call() -> None:
-    server = Server("tester")
-
-    @server.middleware
     async def map_errors(call: CallRequest, handler: CallHandler) -> CallResult:
         try:
             return await handler()
         except Unsteady as error:
             raise ToolError("the database is away") from error
 
-    @server.tool
-    async def tool() -> None:
+    async def body() -> None:
         raise Unsteady
 
-    @server.resource("config://app")
-    async def config() -> str:
-        raise Unsteady
-
+    server = with_tool(body, map_errors)
+    server.add_resource("config://app", body)
     async with connected(server) as client:
         result = await client.call_tool("tool")
         assert (result.is_error, result.text) == (True, "the database is away")
@@ -176,30 +174,13 @@ async def test_what_it_raises_is_the_error_of_the_call() -> None:
 
 
 async def test_it_may_answer_without_the_body() -> None:
-    server = Server("tester")
-
-    @server.middleware
     async def refuse(call: CallRequest, handler: CallHandler) -> CallResult:
         return ToolResult(content=[], is_error=True)
 
-    @server.tool
-    async def tool() -> None:
+    async def body() -> None:
         raise AssertionError("it ran")
 
-    assert (await call(server)).content == []
-
-
-async def test_a_missing_return_is_an_error_of_the_call() -> None:
-    server = Server("tester")
-
-    @server.middleware  # type: ignore[type-var]
-    async def forgetful(call: CallRequest, handler: CallHandler) -> None:
-        await handler()
-
-    @server.tool
-    async def tool() -> None: ...
-
-    assert (await call(server)).is_error
+    assert (await call(with_tool(body, refuse))).content == []
 
 
 MISTAKES: dict[str, Callable[[CallRequest, Any], Any]] = {
@@ -213,31 +194,40 @@ MISTAKES: dict[str, Callable[[CallRequest, Any], Any]] = {
 @pytest.mark.filterwarnings("ignore:coroutine 'handler' was never awaited")
 @pytest.mark.parametrize("mistake", MISTAKES)
 async def test_a_wrong_use_of_the_handler_names_what_to_write(mistake: str) -> None:
-    server = Server("tester")
-
-    @server.middleware
     async def wrong(call: CallRequest, handler: CallHandler) -> CallResult:
         return MISTAKES[mistake](call, handler)  # type: ignore[no-any-return]
 
-    server.add_tool(lambda: None, name="tool")
-    async with connected(server) as client:
-        text = (await client.call_tool("tool")).text
+    text = (await call(with_tool(nothing, wrong))).text
     assert unnamed(text, "TypeError", "await handler") == []
 
 
-async def test_a_nursery_around_the_body_does_not_wrap_its_error() -> None:
-    server = Server("tester")
+async def forgetful(call: CallRequest, handler: CallHandler) -> None:
+    await handler()
 
-    @server.middleware
-    async def with_nursery(call: CallRequest, handler: CallHandler) -> CallResult:
-        async with trio.open_nursery():
-            return await handler()
 
-    @server.tool
-    async def tool() -> None:
-        raise ToolError("no")
+async def with_nursery(call: CallRequest, handler: CallHandler) -> CallResult:
+    async with trio.open_nursery():
+        return await handler()
 
-    assert (await call(server)).text == "no"
+
+async def confuse(call: CallRequest, handler: CallHandler) -> CallResult:
+    return GetPromptResult(messages=[])
+
+
+@pytest.mark.parametrize(
+    ("middleware", "body", "names"),
+    [
+        (forgetful, nothing, ["forgetful", "NoneType"]),
+        (confuse, nothing, ["confuse", "GetPromptResult"]),
+        (with_nursery, fails, ["no"]),
+    ],
+    ids=["no return", "a result of another kind", "a nursery around an error"],
+)
+async def test_the_error_of_a_call_has_the_name_of_its_cause(middleware: Any, body: Any, names: list[str]) -> None:
+    result = await call(with_tool(body, middleware, max_result=4096))
+    assert result.is_error
+    assert unnamed(result.text, *names) == []
+    assert "Group" not in result.text
 
 
 # running the body again
@@ -245,14 +235,12 @@ async def test_a_nursery_around_the_body_does_not_wrap_its_error() -> None:
 
 async def test_each_run_of_the_body_has_separate_steps_and_questions(mode: Any) -> None:
     events: list[str] = []
-    server = Server("tester", middleware=[retry])
 
     def note(what: str) -> int:
         events.append(what)
         return len(events)
 
-    @server.tool
-    async def tool(ctx: Context) -> str:
+    async def body(ctx: Context) -> str:
         number = await ctx.step("count", note, "step")
         answer = await ctx.elicit("?", bool)
         await ctx.branch(lambda child: child.step("count", note, f"branch in depth {child.depth}"))
@@ -260,7 +248,8 @@ async def test_each_run_of_the_body_has_separate_steps_and_questions(mode: Any) 
             raise Unsteady
         return f"{answer.action} {number}"
 
-    assert (await call(server, mode=mode, on_elicit=lambda _question: accept(value=True))).text == "accept 5"
+    result = await call(with_tool(body, retry), mode=mode, on_elicit=lambda _question: accept(value=True))
+    assert result.text == "accept 5"
     assert events == ["step", "branch in depth 1"] * 3
 
 
@@ -268,10 +257,8 @@ async def test_a_replay_finds_the_steps_and_answers_of_each_run() -> None:
     """The first run of the replay fails as it did before."""
     ran: list[int] = []
     asked: list[str] = []
-    server = Server("tester", middleware=[retry], options=ServiceOptions(always_replay=True))
 
-    @server.tool
-    async def tool(ctx: Context) -> str:
+    async def body(ctx: Context) -> str:
         run = await ctx.step("run", lambda: ran.append(1) or len(ran))
         answer = await ctx.elicit(f"run {run}?", bool)
         asked.append(answer.action)
@@ -279,7 +266,7 @@ async def test_a_replay_finds_the_steps_and_answers_of_each_run() -> None:
             raise Unsteady
         return f"run {run}"
 
-    async with talk_to(server) as talk:
+    async with talk_to(with_tool(body, retry, options=ServiceOptions(always_replay=True))) as talk:
         first = await talk.round(talk.leg("tool"))
         second = await talk.round(first.retry(True))
         assert (first.message, second.message) == ("run 1?", "run 2?")
@@ -290,25 +277,21 @@ async def test_a_replay_finds_the_steps_and_answers_of_each_run() -> None:
 
 async def test_nested_retries_do_not_share_keys() -> None:
     names: list[str] = []
-    server = Server("tester", middleware=[retry, retry])
 
-    @server.tool
-    async def tool(ctx: Context) -> str:
+    async def body(ctx: Context) -> str:
         names.append(await ctx.step("once", lambda: f"run {len(names)}"))
         if len(names) < 9:
             raise Unsteady
         return names[-1]
 
-    assert (await call(server)).text == "run 8"
+    assert (await call(with_tool(body, retry, retry))).text == "run 8"
     assert names == [f"run {number}" for number in range(9)]
 
 
 async def test_all_runs_share_the_token_budget() -> None:
     samples: list[str] = []
-    server = Server("tester", middleware=[retry], options=ServiceOptions(estimate_tokens=lambda _params, _result: 10))
 
-    @server.tool(token_budget=15)
-    async def tool(ctx: Context) -> None:
+    async def body(ctx: Context) -> None:
         samples.append((await ctx.sample("?")).text)
         raise Unsteady
 
@@ -316,7 +299,8 @@ async def test_all_runs_share_the_token_budget() -> None:
         samples.append("asked")
         return "answer"
 
-    assert (await call(server, on_sample=answer)).is_error
+    ten = ServiceOptions(estimate_tokens=lambda _params, _result: 10)
+    assert (await call(with_tool(body, retry, options=ten, token_budget=15), on_sample=answer)).is_error
     assert samples == ["asked", "answer", "asked"]
 
 
@@ -325,8 +309,6 @@ async def test_all_runs_share_the_token_budget() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_call_with_middleware_and_providers_leaves_nothing_for_the_garbage_collector(fails: bool) -> None:
-    server = Server("tester", middleware=[retry])
-
     class Value:
         """What a provider makes; it lives as long as the frames of the call."""
 
@@ -342,8 +324,7 @@ async def test_a_call_with_middleware_and_providers_leaves_nothing_for_the_garba
             raise Unsteady if len(made) < 3 else ToolError("no")
 
     tool.__annotations__["value"] = Annotated[Value, Provide(make)]
-    server.add_tool(tool, limit=1)
-    async with connected(server) as client:
+    async with connected(with_tool(tool, retry, limit=1)) as client:
         gc.collect()
         gc.disable()
         try:
@@ -378,39 +359,19 @@ def test_middleware_must_be_an_async_function_of_two_arguments() -> None:
 async def test_a_handler_that_was_stored_runs_nothing_after_its_middleware_has_ended(fails: bool) -> None:
     stored: list[CallHandler] = []
     runs: list[int] = []
-    server = Server("tester")
 
-    @server.middleware
     async def keep(call: CallRequest, handler: CallHandler) -> CallResult:
         stored.append(handler)
         if fails:
             raise ToolError("rejected")
         return await handler()
 
-    @server.tool
-    async def tool() -> None:
+    async def body() -> None:
         runs.append(1)
 
-    async with connected(server) as client:
-        await client.call_tool("tool")
-        before = len(runs)
-        with pytest.raises(RuntimeError) as raised:
-            await stored[0]()
+    await call(with_tool(body, keep))
+    before = len(runs)
+    with pytest.raises(RuntimeError) as raised:
+        await stored[0]()
     assert unnamed(str(raised.value), "keep", "tool") == []
     assert (before, len(runs)) == (0 if fails else 1, before)
-
-
-async def test_a_result_of_another_kind_is_an_error_that_names_the_middleware() -> None:
-    server = Server("tester")
-
-    @server.middleware
-    async def confuse(call: CallRequest, handler: CallHandler) -> CallResult:
-        return GetPromptResult(messages=[])
-
-    @server.tool(max_result=4096)
-    async def tool() -> str:
-        return ""
-
-    result = await call(server)
-    assert result.is_error
-    assert unnamed(result.text, "confuse", "GetPromptResult") == []
