@@ -209,34 +209,28 @@ async def test_a_subscription_to_what_is_hidden_is_answered_like_one_to_what_doe
         assert refused["error"]["code"] == INVALID_PARAMS
 
 
-async def test_a_subscription_to_a_folder_says_nothing_of_what_its_caller_may_not_read() -> None:
+@pytest.mark.parametrize("caller", [READER, None, ADMIN], ids=["reader", "nobody", "admin"])
+@pytest.mark.parametrize("folder", ["notes://all", "NOTES://all"], ids=["as it is", "in another spelling"])
+async def test_a_subscription_to_a_folder_says_nothing_of_what_its_caller_may_not_read(
+    caller: Caller | None, folder: str, era: type[Legacy]
+) -> None:
     server = Server("library", version="1")
-    for name, options in {"open": {}, "hidden": {"visible": is_admin}, "scoped": {"scopes": ["admin"]}}.items():
+    for name, options in {"hidden": {"visible": is_admin}, "scoped": {"scopes": ["admin"]}, "open": {}}.items():
         server.add_resource(f"notes://all/{name}", lambda: "x", **options)  # type: ignore[arg-type]
     uris = [f"notes://all/{name}" for name in ("hidden", "scoped", "open")]
-    for caller, seen in ((READER, uris[2:]), (None, uris[2:]), (ADMIN, uris)):
-        async with called_by(caller, server, Legacy) as talk:
-            assert "result" in await send(talk, Legacy, "resources/subscribe", uri="notes://all")
-            for uri in uris:
-                server.resource_updated(uri)
-            for uri in seen:
-                assert (await talk.notification("notifications/resources/updated"))["uri"] == uri
-            await talk.silence()
-        # A folder in another spelling.
-        async with called_by(caller, server, Legacy) as talk:
-            assert "result" in await send(talk, Legacy, "resources/subscribe", uri="NOTES://all")
-            server.resource_updated(uris[0])
-            if caller is ADMIN:
-                assert (await talk.notification("notifications/resources/updated"))["uri"] == "NOTES://all"
-            await talk.silence()
-        async with called_by(caller, server, Modern) as talk:
-            talk.ask("subscriptions/listen", notifications={"resourceSubscriptions": ["notes://all"]})
+    async with called_by(caller, server, era) as talk:
+        if era is Legacy:
+            assert "result" in await send(talk, era, "resources/subscribe", uri=folder)
+        else:
+            talk.ask("subscriptions/listen", notifications={"resourceSubscriptions": [folder]})
             await talk.notification("notifications/subscriptions/acknowledged")
-            for uri in uris:
-                server.resource_updated(uri)
-            for uri in seen:
-                assert (await talk.notification("notifications/resources/updated"))["uri"] == uri
-            await talk.silence()
+        updated = uris if folder == "notes://all" else uris[:1]  # as one spelling is notified once
+        for uri in updated:
+            server.resource_updated(uri)
+        for uri in [each for each in updated if caller is ADMIN or each.endswith("open")]:
+            notice = await talk.notification("notifications/resources/updated")
+            assert notice["uri"] == (uri if folder == "notes://all" else folder)
+        await talk.silence()
 
 
 async def test_mounted_items_keep_their_restrictions(era: type[Legacy]) -> None:
@@ -290,11 +284,29 @@ def test_the_scopes_of_all_items_are_known() -> None:
     }
 
 
-@pytest.mark.parametrize("wrong", [{"scopes": "admin"}, {"scopes": ["a b"]}, {"visible": True}])
+async def is_async(_caller: Caller | None) -> bool:
+    return True
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "tags as one text": {"tags": "admin"},
+    "a tag that is no text": {"tags": [3]},
+    "an empty tag": {"tags": [""]},
+    "scopes as one text": {"scopes": "books:read"},
+    "a scope with a space": {"scopes": ["books read"]},
+    "visible that is async": {"visible": is_async},
+    "visible that is no function": {"visible": True},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_a_wrong_option_is_refused_at_registration(wrong: dict[str, Any]) -> None:
     server = Server("library")
     option = next(iter(wrong))
-    with pytest.raises((TypeError, ValueError), match=naming("notes://x", option)):
-        server.add_resource("notes://x", lambda: "x", **wrong)
-    with pytest.raises((TypeError, ValueError), match=naming("review", option)):
-        server.add_prompt(lambda: "x", name="review", **wrong)
+    with pytest.raises((TypeError, ValueError), match=naming("clear", option)):
+        server.add_tool(lambda: "secret", name="clear", **wrong)
+    if option != "tags":  # which only tools have
+        with pytest.raises((TypeError, ValueError), match=naming("notes://x", option)):
+            server.add_resource("notes://x", lambda: "x", **wrong)
+        with pytest.raises((TypeError, ValueError), match=naming("review", option)):
+            server.add_prompt(lambda: "x", name="review", **wrong)

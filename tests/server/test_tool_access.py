@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import pytest
-from naming import naming
 from peer import text_of
 from talk import Legacy, Modern, Talk, accept, play, talk_to
 from task_talk import TASK_ERAS, LegacyTask
@@ -201,27 +200,6 @@ async def test_a_function_that_fails_hides_its_tool_and_is_logged_once(
             await player.call("clear")
             assert (await player.error())["code"] == -32602
     assert len([record for record in caplog.records if "visible failed" in record.getMessage()]) == 1
-
-
-async def is_async(_caller: Caller | None) -> bool:
-    return True
-
-
-WRONG: dict[str, dict[str, Any]] = {
-    "tags as one text": {"tags": "admin"},
-    "a tag that is no text": {"tags": [3]},
-    "an empty tag": {"tags": [""]},
-    "scopes as one text": {"scopes": "books:read"},
-    "a scope with a space": {"scopes": ["books read"]},
-    "visible that is async": {"visible": is_async},
-    "visible that is no function": {"visible": True},
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-def test_a_wrong_option_is_refused_at_registration(wrong: dict[str, Any]) -> None:
-    with pytest.raises((TypeError, ValueError), match=naming("clear", next(iter(wrong)))):
-        Server("library").add_tool(lambda: "secret", name="clear", **wrong)
 
 
 def test_restricted_items_are_looked_for_once_after_a_change(server: Server) -> None:
