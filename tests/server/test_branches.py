@@ -13,31 +13,32 @@ import trio
 from connected import connected
 from naming import naming, unnamed
 from one_tool import talk_with
+from scripted_model import ScriptedModel, answer, message
 from talk import Talk, accept
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, PeerError, Server, ServiceOptions, accept as user_accepts
 from trio_mcp.errors import BranchElicitNotAllowed, BranchLimit, CapabilityError
-from trio_mcp.testing import replay_tool
-from trio_mcp.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, SamplingMessage, TextContent
+from trio_mcp.testing import make_context, replay_tool
+from trio_mcp.types import (
+    CallToolResult,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    JsonObject,
+    SamplingMessage,
+    TextContent,
+)
 
 BOUND = 20.0
 Body = Callable[[Context], Awaitable[str]]
 
 
-class Model:
-    """The client's model: it numbers its answers and keeps what it was asked."""
+class Model(ScriptedModel):
+    """The client's model: it numbers its answers, and counts these tokens for them."""
 
-    def __init__(self, *usages: dict[str, Any] | None) -> None:
-        self.asked: list[CreateMessageRequestParams] = []
-        self._usages = list(usages)
-
-    def __call__(self, params: CreateMessageRequestParams) -> CreateMessageResult:
-        self.asked.append(params)
-        usage = self._usages.pop(0) if self._usages else None
-        text = TextContent(text=f"answer {len(self.asked)}")
-        meta = None if usage is None else {"usage": usage}
-        return CreateMessageResult(role="assistant", content=text, model="m", meta=meta)
+    def __init__(self, *usages: JsonObject | None) -> None:
+        counted = enumerate([*usages, *[None] * 9], 1)
+        super().__init__(*(answer(f"answer {number}", usage) for number, usage in counted))
 
     @property
     def heard(self) -> list[list[str]]:
@@ -49,19 +50,15 @@ def texts(messages: Any) -> list[str]:
     return [message.content.text for message in messages]
 
 
-def said(text: str) -> SamplingMessage:
-    return SamplingMessage(role="user", content=TextContent(text=text))
-
-
 async def call(
     body: Body, *, model: Any = None, mode: str = "legacy", limits: Any = None, **tool: Any
 ) -> CallToolResult:
     """Call a tool with this body, over memory; the user says yes to everything."""
     server = Server("tester", options=ServiceOptions(**(limits or {})))
     server.add_tool(body, name="tool", **tool)
-    async with connected(
-        server, mode=mode, on_sample=model or Model(), on_elicit=lambda _: user_accepts(value=True)
-    ) as client:
+    asked = model or Model()
+    handlers = {"on_sample": getattr(asked, "sample", asked), "on_elicit": lambda _: user_accepts(value=True)}
+    async with connected(server, mode=mode, **handlers) as client:
         return await client.call_tool("tool")
 
 
@@ -90,7 +87,7 @@ async def test_a_prompt_goes_on_with_the_conversation_and_its_answer_is_kept(mod
 async def test_given_messages_are_sent_as_they_are_and_nothing_is_kept_of_them(mode: str) -> None:
     async def body(ctx: Context) -> str:
         await ctx.sample("one")
-        await ctx.sample(messages=[said("apart")])
+        await ctx.sample(messages=[message("user", "apart")])
         return " ".join(texts(ctx.messages))
 
     model = Model()
@@ -155,9 +152,9 @@ async def test_a_branch_has_a_conversation_apart_from_its_parent_and_its_sibling
     ("options", "begins_with"),
     [
         ({}, ["one", "answer 1"]),
-        ({"messages": [said("more")]}, ["one", "answer 1", "more"]),
+        ({"messages": [message("user", "more")]}, ["one", "answer 1", "more"]),
         ({"inherit_messages": False}, []),
-        ({"inherit_messages": False, "messages": (said("only"),)}, ["only"]),
+        ({"inherit_messages": False, "messages": (message("user", "only"),)}, ["only"]),
     ],
 )
 async def test_a_branch_inherits_the_conversation_unless_an_option_says_no(
@@ -207,8 +204,8 @@ async def test_no_branch_can_change_what_another_one_reads() -> None:
         message.content.clear()
 
     async def spoils(child: Context) -> None:
-        for message in (*child.messages, *child.parent_messages):
-            spoil(message)
+        for each in (*child.messages, *child.parent_messages):
+            spoil(each)
 
     async def looks(child: Context) -> str:
         await wait_all_tasks_blocked()
@@ -228,10 +225,6 @@ async def test_no_branch_can_change_what_another_one_reads() -> None:
 
 
 async def test_a_returned_sample_cannot_change_the_conversation() -> None:
-    def blocks(params: CreateMessageRequestParams) -> CreateMessageResult:
-        both = [TextContent(text="kept", meta={"k": []}), TextContent(text="too")]
-        return CreateMessageResult(role="assistant", content=both, model="m")
-
     async def body(ctx: Context) -> str:
         sampled = await ctx.sample("one")
         sampled.message.content[0].meta["k"].append("spoilt")  # type: ignore[index,union-attr]
@@ -239,7 +232,8 @@ async def test_a_returned_sample_cannot_change_the_conversation() -> None:
         block, _ = ctx.messages[1].content  # type: ignore[misc]
         return f"{block.text} {block.meta}"
 
-    assert await text_of(body, model=blocks) == "kept {'k': []}"
+    model = ScriptedModel([TextContent(text="kept", meta={"k": []}), TextContent(text="too")])
+    assert await text_of(body, model=model) == "kept {'k': []}"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +254,7 @@ async def test_a_branch_has_the_system_prompt_it_is_given_or_else_that_of_its_pa
     async def leaf(child: Context) -> str:
         await child.sample("as it is")
         await child.sample("otherwise", system_prompt="given")
-        await child.sample(messages=[said("apart")])
+        await child.sample(messages=[message("user", "apart")])
         assert child.parent_system_prompt == "parent"
         return str(child.system_prompt)
 
@@ -280,7 +274,9 @@ async def replayed(body: Body, model: Model, **tool: Any) -> str:
     server = Server("tester")
     server.add_tool(body, name="talks", resume="replay", **tool)
     with trio.fail_after(BOUND):
-        report = await replay_tool(server, "talks", on_sample=model, on_elicit=lambda _: user_accepts(value=True))
+        report = await replay_tool(
+            server, "talks", on_sample=model.sample, on_elicit=lambda _: user_accepts(value=True)
+        )
     report.check()
     return report.result.text
 
@@ -332,18 +328,18 @@ async def test_branches_nest_as_deep_as_tool_or_branch_allow_and_never_deeper_th
     assert unnamed(result.text, deepest, deepest + 1) == []
 
 
-async def test_a_group_refuses_a_branch_that_is_too_deep_when_it_is_started() -> None:
-    async def never(_child: Context) -> None:
-        raise AssertionError
+async def never(_child: Context) -> None:
+    raise AssertionError
 
+
+async def test_a_group_refuses_a_branch_that_is_too_deep_when_it_is_started() -> None:
     async def body(ctx: Context) -> str:
         async with ctx.branches() as group:
             with pytest.raises(BranchLimit):
                 group.start(never)
-        with pytest.RaisesGroup(BranchLimit):
-            await ctx.branch_all(never, never)
-        with pytest.RaisesGroup(BranchLimit):
-            await ctx.branch_race(never, never)
+        for start in (ctx.branch_all, ctx.branch_race):
+            with pytest.RaisesGroup(BranchLimit):
+                await start(never, never)
         return "refused"
 
     assert await text_of(body, max_depth=0) == "refused"
@@ -501,8 +497,7 @@ async def test_the_time_of_a_branch_runs_while_its_call_is_parked(autojump_clock
     async with talk_with(tool) as talk:
         asked = await talk.round(talk.leg("tool"))
         await trio.sleep(10)
-        late = talk.leg("tool", state=asked.state, answers={asked.key: accept(value=True)})
-        assert await talk.text(late) == "gave up after 3 seconds"
+        assert await talk.text(asked.retry(True)) == "gave up after 3 seconds"
 
 
 @pytest.mark.parametrize("reason", [CancelReason.CLIENT, CancelReason.DISCONNECT])
@@ -551,9 +546,7 @@ async def test_no_question_of_a_branch_goes_out_that_a_failure_has_cancelled(who
     async with talk_with(tool) as talk:
         asked = await talk.round(talk.leg("tool"))
         first_key = next(key for key in asked.keys if asked.questions[key]["params"]["message"] == "First?")
-        assert (
-            await talk.text(talk.leg("tool", state=asked.state, answers={first_key: accept(value=True)})) == "went on"
-        )
+        assert await talk.text(asked.leg({first_key: accept(value=True)})) == "went on"
 
 
 # asking the user
@@ -591,8 +584,7 @@ async def test_a_race_of_questions_ends_with_the_first_answer_and_withdraws_the_
         else:
             asked = await talk.round(talk.leg("tool"))
             assert asked.keys == ["sample/1-1", "elicit/2-1"]
-            last = talk.leg("tool", state=asked.state, answers={"elicit/2-1": accept(value=True)})
-            assert await talk.text(last) == "Accepted"
+            assert await talk.text(asked.leg({"elicit/2-1": accept(value=True)})) == "Accepted"
         await talk.silence()
         assert talk.service.supervisor.actors == ()
 
@@ -609,12 +601,9 @@ async def race_live(talk: Talk) -> str:
 
 
 async def test_a_race_needs_a_branch() -> None:
-    async def body(ctx: Context) -> str:
+    async with make_context() as ctx:
         with pytest.raises(TypeError, match="at least one"):
             await ctx.branch_race()
-        return "refused"
-
-    assert await text_of(body) == "refused"
 
 
 # options
@@ -636,18 +625,12 @@ async def test_a_race_needs_a_branch() -> None:
 async def test_a_wrong_option_of_a_branch_is_rejected_and_nothing_runs(
     options: dict[str, Any], kind: type[Exception], names: list[str]
 ) -> None:
-    async def never(_child: Context) -> None:
-        raise AssertionError
-
-    async def body(ctx: Context) -> str:
-        with pytest.raises(kind) as caught:
+    async with make_context() as ctx:
+        with pytest.raises(kind, match=naming(*names)):
             await ctx.branch(never, **options)
         async with ctx.branches() as group:
-            with pytest.raises(kind):
+            with pytest.raises(kind, match=naming(*names)):
                 group.start(never, **options)
-        return str(caught.value)
-
-    assert unnamed(await text_of(body), *names) == []
 
 
 async def nothing(_ctx: Context) -> str:
@@ -666,26 +649,18 @@ async def nothing(_ctx: Context) -> str:
 async def test_a_branch_that_is_not_an_async_function_is_rejected_by_name(
     wrong: Callable[[Context], Any], names: list[str]
 ) -> None:
-    heard: list[str] = []
-
     @contextmanager
     def rejected(value: object) -> Iterator[Any]:
-        with pytest.raises(TypeError) as caught:
+        with pytest.raises(TypeError, match=naming(*names)):
             yield value
-        heard.append(str(caught.value))
         # A coroutine that is only dropped warns when it is collected, perhaps in another test.
         if inspect.iscoroutine(value):
             value.close()
 
-    async def begin(ctx: Context) -> str:
+    async with make_context() as ctx:
         for start in (ctx.branch, ctx.branch_race):
             with rejected(wrong(ctx)) as value:
                 await start(value)
         async with ctx.branches() as group:
             with rejected(wrong(ctx)) as value:
                 group.start(value)
-        return ""
-
-    await text_of(begin)
-    assert len(heard) == 3
-    assert [unnamed(text, *names) for text in heard] == [[], [], []]
