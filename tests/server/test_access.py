@@ -48,6 +48,9 @@ def library(**options: Any) -> Server:
     def secret(name: str) -> str:
         return name
 
+    server.add_tool(lambda: "anything", name="open")
+    server.add_tool(lambda: "hidden", name="hidden", visible=is_admin)
+
     @server.prompt(scopes=["admin"])
     async def scoped(ctx: Context, topic: str) -> str:
         return topic if topic != "ask" else (await ctx.elicit("Sure?", bool)).action
@@ -107,6 +110,7 @@ HIDDEN: list[tuple[str, Json]] = [
     ("resources/read", {"uri": "NOTES://%68idden"}),
     ("resources/read", {"uri": "SECRETS://x"}),
     ("prompts/get", {"name": "hidden", "arguments": {"topic": "x"}}),
+    ("tools/call", {"name": "hidden", "arguments": {}}),
     ("completion/complete", completion({"type": "ref/prompt", "name": "hidden"}, "topic")),
     ("completion/complete", completion({"type": "ref/resource", "uri": "secrets://{name}"}, "name")),
 ]
@@ -134,6 +138,7 @@ async def test_what_is_hidden_is_as_unknown_as_what_does_not_exist(
         assert "result" in await send(talk, era, method, **params)
         become(talk, READER)
         hidden = (await send(talk, era, method, **params))["error"]
+        server.remove_tool("hidden")
         server.remove_prompt("hidden")
         server.remove_resource("notes://hidden")
         server.remove_resource("secrets://{name}")
@@ -142,22 +147,29 @@ async def test_what_is_hidden_is_as_unknown_as_what_does_not_exist(
 
 
 @pytest.mark.parametrize(
-    ("method", "member", "shown"),
+    ("method", "member", "shown", "remove"),
     [
-        ("resources/list", "resources", ["notes://open", "notes://scoped"]),
-        ("resources/templates/list", "resourceTemplates", ["users://{name}"]),
-        ("prompts/list", "prompts", ["scoped"]),
+        ("resources/list", "resources", ["notes://open", "notes://scoped"], "notes://hidden"),
+        ("resources/templates/list", "resourceTemplates", ["users://{name}"], "secrets://{name}"),
+        ("prompts/list", "prompts", ["scoped"], "hidden"),
+        ("tools/list", "tools", ["open"], "hidden"),
     ],
 )
 async def test_a_list_has_what_its_caller_sees_and_is_private(
-    method: str, member: str, shown: list[str], era: type[Legacy]
+    method: str, member: str, shown: list[str], remove: str, era: type[Legacy]
 ) -> None:
-    async with called_by(READER, library(), era) as talk:
-        listed = (await send(talk, era, method))["result"]
-        assert [each.get("uri") or each.get("uriTemplate") or each["name"] for each in listed[member]] == shown
-        assert listed.get("cacheScope", "private") == "private"
+    server = library()
+    async with called_by(READER, server, era) as talk:
+        for caller in (READER, None):
+            become(talk, caller)
+            listed = (await send(talk, era, method))["result"]
+            assert [each.get("uri") or each.get("uriTemplate") or each["name"] for each in listed[member]] == shown
+            assert listed.get("cacheScope", "private") == "private"
         become(talk, ADMIN)
         assert len((await send(talk, era, method))["result"][member]) == len(shown) + 1
+        {"tools": server.remove_tool, "prompts": server.remove_prompt}.get(member, server.remove_resource)(remove)
+        talk.waiting()
+        assert (await send(talk, era, method))["result"].get("cacheScope", "public") == "public"
 
 
 async def test_a_prompt_that_asked_checks_the_caller_of_its_next_request() -> None:

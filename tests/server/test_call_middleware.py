@@ -338,13 +338,6 @@ async def test_a_call_with_middleware_and_providers_leaves_nothing_for_the_garba
 # registration
 
 
-async def test_it_has_to_be_registered_before_the_server_is_served() -> None:
-    server = Server("tester")
-    async with server.open_service():
-        with pytest.raises(RuntimeError):
-            server.middleware(retry)
-
-
 def test_middleware_must_be_an_async_function_of_two_arguments() -> None:
     def plain(call: CallRequest, handler: CallHandler) -> None: ...
 

@@ -109,13 +109,6 @@ async def test_the_first_one_that_rejects_ends_the_message() -> None:
     assert seen == ["first"]
 
 
-async def test_it_has_to_be_registered_before_the_server_is_served() -> None:
-    server = Server("tester")
-    async with server.open_service():
-        with pytest.raises(RuntimeError):
-            server.message_middleware(print)
-
-
 def test_an_async_function_is_refused() -> None:
     async def middleware(message: MessageFacts) -> None: ...
 

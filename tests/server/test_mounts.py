@@ -25,6 +25,8 @@ from trio_mcp import (
     Context,
     Elicit,
     HttpOptions,
+    HttpRequest,
+    HttpResponse,
     PeerError,
     Provide,
     ResourceNotFound,
@@ -707,19 +709,33 @@ def test_what_cannot_have_a_prefix_is_refused_by_name() -> None:
         Server("desk").mount("n", long)
 
 
-async def test_nothing_is_mounted_while_the_server_is_served() -> None:
+async def watch_calls(call: CallRequest, handler: CallHandler) -> CallResult:
+    return await handler()
+
+
+async def hook(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda server: server.mount("x", Server("late")),
+        lambda server: server.middleware(watch_calls),
+        lambda server: server.message_middleware(print),
+        lambda server: server.route("/hook")(hook),
+    ],
+    ids=["mount", "middleware", "message_middleware", "route"],
+)
+async def test_what_surrounds_all_calls_is_registered_before_the_server_is_served(
+    register: Callable[[Server], object],
+) -> None:
     inner = Server("notes")
     outer = desk_of(("n", inner))
     async with outer.open_service():
         for server in (outer, inner):
-            with pytest.raises(RuntimeError, match="served"):
-                server.mount("x", Server("late"))
-
-        async def watch(call: CallRequest, handler: CallHandler) -> CallResult:
-            return await handler()
-
-        with pytest.raises(RuntimeError, match="served"):
-            inner.middleware(watch)
+            with pytest.raises(RuntimeError, match=r"served|desk"):
+                register(server)
 
 
 async def nobody(_headers: Any) -> str | None:

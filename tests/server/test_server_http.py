@@ -116,10 +116,3 @@ def test_a_request_is_read_as_what_it_holds() -> None:
     assert request.state == "open"
     assert (request.parameters, request.json(), request.text) == ({"a": "2", "b": ""}, {"n": 1}, '{"n": 1}')
     assert HttpResponse.json({"n": 1}).content == b'{"n":1}'
-
-
-async def test_a_route_cannot_be_added_while_the_server_is_served() -> None:
-    server = Server("shop")
-    async with server.open_service():
-        with pytest.raises(RuntimeError, match="before the server is served"):
-            server.route("/hook")(hook)

@@ -81,33 +81,6 @@ async def test_a_tool_knows_its_caller(server: Server, era: type[Legacy]) -> Non
         assert await player.text() == "carol [] {}"
 
 
-async def test_a_hidden_tool_is_in_no_list_of_its_caller(server: Server, era: type[Legacy]) -> None:
-    async with called_by(ALICE, server, era) as player:
-        assert names(await list_of(player)) == ["clear", "donate", "whoami"]
-        become(player.talk, BOB)
-        assert names(await list_of(player)) == ["donate", "whoami"]
-        become(player.talk, None)
-        assert names(await list_of(player)) == ["donate", "whoami"]
-
-
-async def test_a_hidden_tool_is_as_unknown_as_one_that_does_not_exist(server: Server, era: type[Legacy]) -> None:
-    async with called_by(BOB, server, era) as player:
-        await player.call("clear")
-        hidden = await player.error()
-        server.remove_tool("clear")
-        player.talk.waiting()
-        await player.call("clear")
-        assert hidden == await player.error()
-
-
-async def test_a_list_that_depends_on_its_caller_is_private(server: Server) -> None:
-    async with called_by(ALICE, server, Modern) as player:
-        assert (await list_of(player))["cacheScope"] == "private"
-        server.remove_tool("clear")
-        player.talk.waiting()
-        assert (await list_of(player))["cacheScope"] == "public"
-
-
 @pytest.mark.parametrize("caller", [BOB, None], ids=["too few", "none"])
 async def test_a_call_without_the_scopes_is_an_error_result_that_names_them(
     server: Server, era: type[Legacy], caller: Caller | None
