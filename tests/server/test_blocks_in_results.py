@@ -16,10 +16,10 @@ from connected import connected
 from naming import naming, unnamed
 from one_tool import failure_of, result_of
 from pydantic import BaseModel
-from talk import Json, talk_to
+from talk import talk_to
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Audio, File, Image, Server, ToolResult
+from trio_mcp import Audio, File, Image, Server
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.server.values.media import MAX_FILE, FileToRead, media_block
 from trio_mcp.server.values.text_results import return_spec
@@ -53,6 +53,10 @@ class Note:
     extra: Any = None
 
 
+BARE = object()
+"""No annotation."""
+
+
 async def content_of(annotation: object, value: object, **options: Any) -> list[str]:
     """The blocks of the result: the text of those that are text, the kind of the others."""
 
@@ -60,6 +64,8 @@ async def content_of(annotation: object, value: object, **options: Any) -> list[
         return value
 
     tool.__annotations__["return"] = annotation
+    if annotation is BARE:
+        tool.__annotations__.clear()
     result = await result_of(tool, **options)
     assert not result.get("isError"), result
     return [block.get("text", block["type"]) for block in result["content"]]
@@ -94,28 +100,17 @@ async def content_of(annotation: object, value: object, **options: Any) -> list[
         (dict[str, Any], {"chart": BLOCK}, ["image"]),
         (dict[str, ImageContent], {"chart": BLOCK}, ["image"]),
         (dict[str, Image | int], {"chart": IMAGE, "a": 1}, ['{"a":1}', "image"]),
+        (BARE, ["a", BLOCK, {"a": 1}], ["a", "image", '{"a":1}']),
+        (BARE, [{"a": 1}, BLOCK, "a"], ['{"a":1}', "image", "a"]),
+        (BARE, {"a": {"b": [IMAGE, 2]}}, ['{"a":{"b":[2]}}', "image"]),
+        (BARE, IMAGE, ["image"]),
     ],
-    ids=str,
+    ids=lambda each: "bare" if each is BARE else str(each),
 )
-async def test_a_block_is_a_block_in_every_annotation(
+async def test_a_block_is_a_block_in_every_annotation_and_without_one(
     annotation: object, value: object, expected: list[str], legacy: bool
 ) -> None:
     assert await content_of(annotation, value, legacy=legacy) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (["a", BLOCK, {"a": 1}], ["a", "image", '{"a":1}']),
-        ([{"a": 1}, BLOCK, "a"], ['{"a":1}', "image", "a"]),
-        ({"a": {"b": [IMAGE, 2]}}, ['{"a":{"b":[2]}}', "image"]),
-        (IMAGE, ["image"]),
-    ],
-)
-async def test_without_an_annotation_too(value: object, expected: list[str]) -> None:
-    assert [
-        block.get("text", block["type"]) for block in (await result_of(lambda: value, name="tool"))["content"]
-    ] == expected
 
 
 async def test_a_dict_keeps_its_structure_without_the_blocks() -> None:
@@ -167,16 +162,14 @@ def test_a_structure_that_declares_a_block_is_refused_at_registration(annotation
 
 
 @pytest.mark.parametrize("annotation", [bytes, bytes | None, list[bytes], dict[str, bytearray]], ids=str)
-def test_bytes_are_refused_at_registration(annotation: object) -> None:
+async def test_bytes_are_refused_at_registration_or_else_in_the_result(annotation: object) -> None:
     def tool() -> None: ...
 
     tool.__annotations__["return"] = annotation
-    with pytest.raises(TypeError, match=naming("tool", "bytes", "Image(data=", "File(data=")):
+    cure = ("bytes", "Image(data=")
+    with pytest.raises(TypeError, match=naming("tool", "File(data=", *cure)):
         Server("blocks").add_tool(tool)
-
-
-async def test_bytes_without_an_annotation_are_an_error_that_names_the_cure() -> None:
-    assert unnamed(await failure_of(lambda: b"\x89PNG", name="tool"), "bytes", "Image(data=") == []
+    assert unnamed(await failure_of(lambda: b"\x89PNG", name="tool"), *cure) == []
 
 
 def test_what_holds_blocks_promises_no_structure() -> None:
@@ -227,25 +220,21 @@ def test_a_file_may_have_a_uri_and_hints() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "names"),
+    ("make", "error", "names"),
     [
-        (Image, ["path", "data="]),
-        (lambda: Image("a.png", data=b""), ["path", "data="]),
-        (lambda: Image(b"a"), ["path", "data="]),
-        (lambda: Image(data="aGk="), ["bytes", "base64"]),
-        (lambda: File(data=b"a"), ["name="]),
+        (Image, TypeError, ["path", "data="]),
+        (lambda: Image("a.png", data=b""), TypeError, ["path", "data="]),
+        (lambda: Image(b"a"), TypeError, ["path", "data="]),
+        (lambda: Image(data="aGk="), TypeError, ["bytes", "base64"]),
+        (lambda: File(data=b"a"), TypeError, ["name="]),
+        (lambda: Image(data=b"?"), ValueError, ["mime_type="]),
+        (lambda: Image("a.txt"), ValueError, ["mime_type="]),
+        (lambda: Image("a"), ValueError, ["mime_type="]),
+        (lambda: Audio(data=PNG), ValueError, ["mime_type="]),
     ],
 )
-def test_a_wrong_argument_is_refused(make: Any, names: list[str]) -> None:
-    with pytest.raises(TypeError, match=naming(*names)):
-        make()
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: Image(data=b"?"), lambda: Image("a.txt"), lambda: Image("a"), lambda: Audio(data=PNG)]
-)
-def test_a_type_that_is_unknown_or_of_another_kind_is_refused(make: Any) -> None:
-    with pytest.raises(ValueError, match=naming("mime_type=")):
+def test_a_wrong_argument_and_an_unknown_type_are_refused(make: Any, error: type[Exception], names: list[str]) -> None:
+    with pytest.raises(error, match=naming(*names)):
         make()
 
 
@@ -344,11 +333,3 @@ async def test_a_prompt_may_hold_images_too(chart: Path) -> None:
     async with connected(server) as client:
         messages = (await client.get_prompt("describe")).messages
     assert [message.content.type for message in messages] == ["text", "image"]
-
-
-async def test_a_tool_result_holds_the_block_of_an_image() -> None:
-    async def tool() -> ToolResult:
-        return ToolResult(content=[TEXT, IMAGE.block()], structured_content={"a": 1})
-
-    result: Json = await result_of(tool)
-    assert [block["type"] for block in result["content"]] == ["text", "image"]

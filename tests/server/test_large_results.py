@@ -140,10 +140,14 @@ async def test_a_server_with_such_a_tool_declares_resources(mode: str) -> None:
 # who may read it
 
 
+async def called(talk: Talk, legacy: bool, **arguments: int) -> Json:
+    """The result of the tool `lines`."""
+    return await talk.result(talk.call("lines", arguments) if legacy else talk.leg("lines", arguments))
+
+
 async def preview(talk: Talk, legacy: bool) -> str:
     """The URI of a result that was kept."""
-    result = await talk.result(talk.call("lines", {}) if legacy else talk.leg("lines", {}))
-    return result["content"][-1]["uri"]
+    return (await called(talk, legacy))["content"][-1]["uri"]
 
 
 async def read_error(talk: Talk, uri: str) -> Json:
@@ -210,8 +214,7 @@ async def test_a_result_for_which_there_is_no_room_is_an_error_that_names_the_li
     async with talk_to(limited(memory=budget)) as talk:
         if legacy:
             await talk.initialize()
-        arguments = {"count": 20_000}
-        result = await talk.result(talk.call("lines", arguments) if legacy else talk.leg("lines", arguments))
+        result = await called(talk, legacy, count=20_000)
         assert result["isError"]
         assert unnamed(result["content"][0]["text"], "lines", str(LIMIT), "memory budget") == []
         # What is left is the message that was sent.
@@ -221,27 +224,21 @@ async def test_a_result_for_which_there_is_no_room_is_an_error_that_names_the_li
 # the option
 
 
-@pytest.mark.parametrize("value", [LEAST_MAX_RESULT - 1, -1])
-def test_a_limit_that_leaves_no_room_for_a_preview_is_refused(value: int) -> None:
-    with pytest.raises(ValueError, match=naming("max_result", str(LEAST_MAX_RESULT))):
-        Server("large").add_tool(lines, max_result=value)
+SCHEMA: Json = {"type": "object"}
 
 
-@pytest.mark.parametrize("value", ["4096", 4096.0, True])
-def test_a_limit_is_a_number_of_bytes(value: Any) -> None:
-    with pytest.raises(TypeError, match=naming("max_result")):
-        Server("large").add_tool(lines, max_result=value)
-
-
-def test_a_promised_structure_and_a_limit_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match=naming("max_result", "output_schema")):
-        Server("large").add_tool(lines, max_result=LIMIT, output_schema={"type": "object"})
-
-
-@pytest.mark.parametrize("value", [0, -1, float("inf")])
-def test_the_time_for_which_a_result_is_kept_is_finite(value: float) -> None:
-    with pytest.raises(ValueError, match=naming("result_ttl")):
-        ServiceOptions(result_ttl=value)
+@pytest.mark.parametrize(
+    ("options", "error", "names"),
+    [
+        *(({"max_result": wrong}, ValueError, [LEAST_MAX_RESULT]) for wrong in (LEAST_MAX_RESULT - 1, -1)),
+        *(({"max_result": wrong}, TypeError, []) for wrong in ("4096", 4096.0, True)),
+        ({"max_result": LIMIT, "output_schema": SCHEMA}, ValueError, ["output_schema"]),
+        *(({"result_ttl": wrong}, ValueError, []) for wrong in (0, -1, float("inf"))),
+    ],
+)
+def test_a_wrong_limit_is_refused_by_name(options: Any, error: type[Exception], names: list[object]) -> None:
+    with pytest.raises(error, match=naming(next(iter(options)), *names)):
+        ServiceOptions(**options) if "result_ttl" in options else Server("large").add_tool(lines, **options)
 
 
 @pytest.mark.parametrize("text", ["a" * 100, "é" * 100, "\x00" * 100, "😀" * 100, '"' * 100, ""])
