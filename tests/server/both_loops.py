@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp import Client, Server, accept
 from trio_mcp.session.event_loop import await_on_trio
-from trio_mcp.types import ElicitRequestFormParams, ElicitResult
+from trio_mcp.types import CallToolResult, ElicitRequestFormParams, ElicitResult
 
 BOUND = 30.0
 
@@ -51,6 +51,17 @@ def talk(server: Server, mode: str, test: Callable[[Client], Awaitable[None]], *
             await test(client)
 
     return main
+
+
+def called(run: Run, server: Server, mode: str, *names: str) -> list[CallToolResult]:
+    """Call tools of a server, one after the other, and return their results."""
+    results: list[CallToolResult] = []
+
+    async def call(client: Client) -> None:
+        results.extend([await client.call_tool(name) for name in names])
+
+    run(talk(server, mode, call))
+    return results
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import pytest
 import trio
 import trio.lowlevel
-from both_loops import BOUND, Run, in_program, talk, until
+from both_loops import BOUND, Run, called, in_program, talk, until
 from pydantic import BaseModel
 
 from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError, to_asyncio, tool
@@ -168,6 +168,14 @@ async def name() -> str:
     return "a name"
 
 
+def server_of(*tools: Callable[..., Awaitable[object]]) -> Server:
+    """A server with these tools, which await asyncio."""
+    server = Server("bodies", asyncio=True)
+    for each in tools:
+        server.add_tool(each)
+    return server
+
+
 def everything() -> Server:
     """A server all of whose async functions await asyncio."""
 
@@ -265,18 +273,17 @@ def test_every_function_of_an_asyncio_server_awaits_asyncio(run: Run, mode: str)
 
 
 def test_concurrent_questions_of_a_task_group_are_answered(run: Run, mode: str) -> None:
-    server = Server("group")
-
-    @server.tool(asyncio=True)
     async def ask(ctx: Context) -> int:
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(ctx.elicit.strict("How many?", int)) for _ in range(3)]
         return sum(each.result() for each in asked)
 
-    async def test(client: Client) -> None:
-        assert (await client.call_tool("ask")).data == 6
+    (result,) = called(run, server_of(ask), mode, "ask")
+    assert result.data == 6
 
-    run(talk(server, mode, test))
+
+class Params(BaseModel):
+    what: str
 
 
 def test_the_three_phases_of_a_handoff_run_on_asyncio(run: Run, mode: str) -> None:
@@ -295,14 +302,11 @@ def test_the_three_phases_of_a_handoff_run_on_asyncio(run: Run, mode: str) -> No
         await asyncio.sleep(0)
         return what
 
-    class Params(BaseModel):
-        what: str
-
     async def before(params: Params, _ctx: Context) -> str:
         return await reserve(params.what)
 
-    built = tool("built").parameters(Params).options(asyncio=True).handoff(before=before, client=pick, after=book)
-    server.add_tool(built)
+    built = tool("built").parameters(Params).options(asyncio=True)
+    server.add_tool(built.handoff(before=before, client=pick, after=book))
 
     async def test(client: Client) -> None:
         for name in ("reserve", "built"):
@@ -312,53 +316,33 @@ def test_the_three_phases_of_a_handoff_run_on_asyncio(run: Run, mode: str) -> No
 
 
 def test_a_failing_body_fails_its_call_alone(run: Run, mode: str) -> None:
-    server = Server("failing", asyncio=True)
-
-    @server.tool
     async def refuse(ctx: Context) -> None:
         raise ToolError("no seats left")
 
-    @server.tool
     async def cancel_itself(ctx: Context) -> None:
         raise asyncio.CancelledError
 
-    @server.tool
     async def leave() -> None:
         raise SystemExit(3)
 
-    @server.tool
-    async def fine() -> str:
-        return "fine"
-
-    async def test(client: Client) -> None:
-        assert (await client.call_tool("refuse")).text == "no seats left"
-        assert (await client.call_tool("cancel_itself")).is_error
-        assert (await client.call_tool("leave")).is_error
-        assert (await client.call_tool("fine")).text == "fine"
-
-    run(talk(server, mode, test))
+    server = server_of(refuse, cancel_itself, leave, name)
+    refused, cancelled, left, fine = called(run, server, mode, "refuse", "cancel_itself", "leave", "name")
+    assert refused.text == "no seats left"
+    assert [each.is_error for each in (refused, cancelled, left, fine)] == [True, True, True, False]
 
 
 @pytest.mark.filterwarnings("ignore:coroutine 'ctx.elicit' was never awaited")
 def test_an_answer_that_the_body_drops_fails_the_call(run: Run, mode: str) -> None:
-    server = Server("dropping", asyncio=True)
-
-    @server.tool
     async def drop(ctx: Context) -> str:
         _ = ctx.elicit("Delete?")
         return "deleted"
 
-    @server.tool
     async def use(ctx: Context) -> str:
         return "deleted" if ctx.elicit("Delete?") else "kept"
 
-    async def test(client: Client) -> None:
-        for name in ("drop", "use"):
-            result = await client.call_tool(name)
-            assert result.is_error
-            assert "ctx.elicit" in result.text
-
-    run(talk(server, mode, test))
+    for result in called(run, server_of(drop, use), mode, "drop", "use"):
+        assert result.is_error
+        assert "ctx.elicit" in result.text
 
 
 def test_a_cancelled_call_cancels_its_body_which_reads_the_reason(run: Run, mode: str) -> None:
@@ -389,17 +373,12 @@ def test_a_cancelled_call_cancels_its_body_which_reads_the_reason(run: Run, mode
 
 
 def test_branches_as_a_block_are_refused_with_what_to_write(run: Run) -> None:
-    server = Server("blocks", asyncio=True)
-
-    @server.tool
     async def block(ctx: Context) -> None:
         async with ctx.branches():
             pass
 
-    async def test(client: Client) -> None:
-        assert "ctx.branch_all" in (await client.call_tool("block")).text
-
-    run(talk(server, "modern", test))
+    (result,) = called(run, server_of(block), "modern", "block")
+    assert "ctx.branch_all" in result.text
 
 
 def test_asyncio_is_refused_for_what_is_not_async() -> None:
@@ -470,10 +449,8 @@ def test_code_of_the_other_loop_fails_with_what_to_write(run: Run, mistake: str)
     async def mistaken() -> None:
         await function()
 
-    async def test(client: Client) -> None:
-        assert advice in (await client.call_tool("mistaken")).text
-
-    run(talk(server, "modern", test))
+    (result,) = called(run, server, "modern", "mistaken")
+    assert advice in result.text
 
 
 def test_a_trio_tool_in_an_asyncio_program_that_calls_asyncio_run_fails_with_what_to_write() -> None:
@@ -487,10 +464,8 @@ def test_a_trio_tool_in_an_asyncio_program_that_calls_asyncio_run_fails_with_wha
         finally:
             waiting.close()
 
-    async def test(client: Client) -> None:
-        assert "to_asyncio.run" in (await client.call_tool("mistaken")).text
-
-    in_program(talk(server, "modern", test))
+    (result,) = called(in_program, server, "modern", "mistaken")
+    assert "to_asyncio.run" in result.text
 
 
 def test_authenticate_and_routes_of_an_asyncio_server_run_on_asyncio(run: Run) -> None:
