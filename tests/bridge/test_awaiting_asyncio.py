@@ -46,32 +46,6 @@ def test_a_value_and_an_error_come_back() -> None:
     on_both(test)
 
 
-def test_asyncio_code_is_a_task_and_never_meets_a_cancel_of_trio() -> None:
-    events = list[object]()
-
-    async def waiting() -> None:
-        assert asyncio.current_task() is not None
-        try:
-            await asyncio.sleep(BOUND)
-        except BaseException as error:
-            events.append(type(error))
-            await asyncio.sleep(0.01)
-            events.append("clean")
-            raise
-
-    async def test(guest: Guest) -> None:
-        with trio.move_on_after(0.01) as scope:
-            try:
-                await guest.run(waiting())
-            except BaseException as error:
-                events.append(type(error))
-                raise
-        assert scope.cancelled_caught
-        assert events == [asyncio.CancelledError, "clean", trio.Cancelled]
-
-    on_both(test)
-
-
 def test_a_value_that_comes_in_spite_of_a_cancel_is_returned() -> None:
     async def stubborn() -> str:
         try:

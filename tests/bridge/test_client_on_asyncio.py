@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import signal
-import socket
 import threading
 from contextvars import ContextVar
 
 import pytest
 import trio
 from on_asyncio import BOUND, descriptors, on_asyncio, run, threads, until
+from scripted_model import answer, use
+from serving import free_port
 
 from trio_mcp import (
     Client,
@@ -36,16 +36,9 @@ from trio_mcp.types import (
     ElicitResult,
     LoggingMessageNotificationParams,
     PromptReference,
-    TextContent,
-    ToolUseContent,
 )
 
 VISITOR: ContextVar[str] = ContextVar("VISITOR", default="nobody")
-
-
-@pytest.fixture(params=["legacy", "modern"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 class Shop(Server):
@@ -139,17 +132,11 @@ def test_a_handler_is_a_task_of_the_loop_and_sees_the_context_of_the_program(mod
 
 @on_asyncio
 async def test_a_router_and_the_consent_to_a_sample_may_await_asyncio(mode: str) -> None:
-    async def choose(_asked: ElicitRequestFormParams) -> ElicitResult:
-        await asyncio.sleep(0)
-        return accept(value="12A")
-
-    router = ElicitRouter(default=choose)
-
-    async def approve(_asked: CreateMessageRequestParams, _server: str | None) -> bool:
-        await asyncio.sleep(0)
-        return True
-
-    options = {"on_elicit": router, "sampling": ScriptedProvider(["said"]), "approve_sample": approve}
+    options = {
+        "on_elicit": ElicitRouter(default=choose),
+        "sampling": ScriptedProvider(["said"]),
+        "approve_sample": approve,
+    }
     async with Client.connect(Shop(), mode=mode, **options) as client:
         assert (await client.call_tool("ask")).text == "accept 12A"
         assert (await client.call_tool("sample")).text == "said"
@@ -160,7 +147,7 @@ class OwnProvider:
 
     async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
         await asyncio.sleep(0)
-        return CreateMessageResult(role="assistant", content=TextContent(text="mine"), model="own")
+        return answer("mine")
 
 
 @on_asyncio
@@ -207,9 +194,18 @@ async def test_a_handler_that_raises_a_cancel_without_being_cancelled_fails_its_
             await client.call_tool("ask")
 
 
+async def choose(_asked: ElicitRequestFormParams) -> ElicitResult:
+    """Choose a seat, after a turn of asyncio."""
+    await asyncio.sleep(0)
+    return accept(value="12A")
+
+
+async def approve(*_asked: object) -> bool:
+    await asyncio.sleep(0)
+    return True
+
+
 # cancels
-
-
 @on_asyncio
 async def test_a_timeout_of_asyncio_cancels_the_call_on_the_server(mode: str) -> None:
     shop = Shop()
@@ -300,38 +296,39 @@ async def test_a_client_that_was_never_opened_is_disconnected() -> None:
         await Client.connect(Shop()).ping()
 
 
+async def cancelled_after(client: Client, name: str, delay: float) -> None:
+    """Call a tool, and cancel the call after a time."""
+    call = asyncio.create_task(client.call_tool(name, {"text": "x"} if name == "echo" else None))
+    asyncio.get_running_loop().call_later(delay, call.cancel)
+    try:
+        await call
+    except asyncio.CancelledError:
+        assert not asyncio.current_task().cancelling()
+
+
+async def cancel_a_thousand(client: Client, tools: list[str], seed: str) -> None:
+    """Cancel calls of these tools at random moments; the client is usable afterwards."""
+    chance = random.Random(seed)
+    for _ in range(50):
+        async with asyncio.TaskGroup() as group:
+            for _ in range(20):
+                delay = chance.choice([0, chance.random() / 50])
+                group.create_task(cancelled_after(client, chance.choice(tools), delay))
+    assert (await client.call_tool("echo", {"text": "on"})).text == "on"
+
+
 @on_asyncio
 async def test_a_thousand_cancels_at_random_moments_leave_no_running_call_and_no_task(mode: str) -> None:
-    chance = random.Random(f"cancels {mode}")
     shop = Shop()
 
-    async def on_elicit(_asked: ElicitRequestFormParams) -> ElicitResult:
-        await asyncio.sleep(0)
-        return accept(value="1")
-
-    async def one(client: Client, name: str, delay: float) -> None:
-        call = asyncio.create_task(client.call_tool(name, {"text": "x"} if name == "echo" else None))
-        asyncio.get_running_loop().call_later(delay, call.cancel)
-        try:
-            await call
-        except asyncio.CancelledError:
-            assert not asyncio.current_task().cancelling()
-
-    async with Client.connect(shop, mode=mode, on_elicit=on_elicit) as client:
-        for _ in range(50):
-            async with asyncio.TaskGroup() as group:
-                for _ in range(20):
-                    group.create_task(
-                        one(client, chance.choice(["echo", "ask", "wait"]), chance.choice([0, chance.random() / 50]))
-                    )
-        assert (await client.call_tool("echo", {"text": "on"})).text == "on"
+    async with Client.connect(shop, mode=mode, on_elicit=choose) as client:
+        await cancel_a_thousand(client, ["echo", "ask", "wait"], f"cancels {mode}")
         await until(lambda: len(shop.ended) == shop.began)
     assert len(shop.ended) == shop.began > 0
 
 
 @on_asyncio
 async def test_a_thousand_cancels_of_bodies_on_asyncio_leave_no_body_and_no_task(mode: str) -> None:
-    chance = random.Random(f"bodies {mode}")
     server, running = Server("bodies", asyncio=True), list[str]()
 
     @server.tool
@@ -348,19 +345,8 @@ async def test_a_thousand_cancels_of_bodies_on_asyncio_leave_no_body_and_no_task
         await asyncio.sleep(0)
         return text
 
-    async def one(client: Client, name: str, delay: float) -> None:
-        call = asyncio.create_task(client.call_tool(name, {"text": "x"} if name == "echo" else None))
-        asyncio.get_running_loop().call_later(delay, call.cancel)
-        with contextlib.suppress(asyncio.CancelledError):
-            await call
-
     async with Client.connect(server, mode=mode) as client:
-        for _ in range(50):
-            async with asyncio.TaskGroup() as group:
-                for _ in range(20):
-                    delay = chance.choice([0, chance.random() / 50])
-                    group.create_task(one(client, chance.choice(["echo", "wait"]), delay))
-        assert (await client.call_tool("echo", {"text": "on"})).text == "on"
+        await cancel_a_thousand(client, ["echo", "wait"], f"bodies {mode}")
         await until(lambda: not running)
 
 
@@ -401,11 +387,7 @@ async def test_a_task_is_started_and_followed_on_asyncio() -> None:
 
 @on_asyncio
 async def test_a_group_calls_its_servers_and_its_handlers_run_on_asyncio(mode: str) -> None:
-    async def on_elicit(_asked: ElicitRequestFormParams) -> ElicitResult:
-        await asyncio.sleep(0)
-        return accept(value="12A")
-
-    async with ClientGroup({"a": Shop(), "b": Shop()}, mode=mode, on_elicit=on_elicit) as group:
+    async with ClientGroup({"a": Shop(), "b": Shop()}, mode=mode, on_elicit=choose) as group:
         assert len(await group.list_tools()) == 10
         assert (await group.call_tool("a_echo", {"text": "hi"})).text == "hi"
         assert (await group.call_tool("b_ask")).text == "accept 12A"
@@ -416,16 +398,12 @@ async def test_a_group_calls_its_servers_and_its_handlers_run_on_asyncio(mode: s
 
 @on_asyncio
 async def test_an_agent_asks_its_approval_on_asyncio() -> None:
-    async def approve(_call: object) -> bool:
-        await asyncio.sleep(0)
-        return True
-
     async with Client.connect(Shop()) as client:
         provider = ScriptedProvider([tool_use("echo", text="hi"), "done"])
         result = await run_agent(provider, "go", client, approve=approve)
         assert result.text == "done"
         tools = await list_model_tools(client, approve=approve)
-        (found,) = await tools.run([ToolUseContent(id="1", name="echo", input={"text": "hi"})])
+        (found,) = await tools.run([use("echo", text="hi")])
         assert not found.is_error
 
 
@@ -450,12 +428,6 @@ async def test_a_client_used_in_another_loop_is_refused_by_name() -> None:
 
 
 @on_asyncio
-async def test_run_in_a_running_loop_names_serve() -> None:
-    with pytest.raises(RuntimeError, match=r"await server\.serve"):
-        Shop().run()
-
-
-@on_asyncio
 async def test_trio_run_beside_a_guest_is_refused_by_trio() -> None:
     async with Client.connect(Shop()):
         with pytest.raises(RuntimeError, match="run\\(\\) from inside a run"):
@@ -475,9 +447,7 @@ async def test_a_server_is_served_beside_an_asyncio_program_whose_signals_stay_i
         return {"x-name": "value"}
 
     interrupt = signal.getsignal(signal.SIGINT)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     serving = asyncio.create_task(Shop().serve("http", port=port))
     async with Client.connect(f"http://127.0.0.1:{port}/mcp", headers=headers) as client:
         assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"

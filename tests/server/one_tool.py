@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from peer import text_of
-from talk import Json, Legacy, Talk, play, talk_to
+from talk import Json, Legacy, Talk, offering, play, talk_to
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Server
+from trio_mcp.session import CallTree
 
 Function = Callable[..., Any]
 
@@ -59,3 +61,12 @@ async def answered(function: Function, era: type[Legacy], *answers: Json, **opti
             asked.append(await player.question())
             await player.answer(answer)
         return await player.text(), asked
+
+
+async def call_of(function: Function, era: type[Legacy], arguments: Json | None = None, **options: Any) -> CallTree:
+    """The tree of a call of a server with these options, when nothing more happens by itself."""
+    async with play(offering(function, **options), era) as player:
+        await player.call(function.__name__, arguments)
+        await wait_all_tasks_blocked()
+        (call,) = player.talk.service.tree().calls
+    return call

@@ -46,19 +46,6 @@ def test_a_task_that_a_body_does_not_await_outlives_its_call_and_loses_its_conte
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
-def test_a_client_is_refused_in_another_thread() -> None:
-    async def main() -> None:
-        async with Client.connect(Server("shop")) as client:
-
-            async def call() -> None:
-                await client.list_tools()
-
-            with pytest.raises(RuntimeError, match="opened in another event loop"):
-                await asyncio.to_thread(asyncio.run, call())
-
-    asyncio.run(asyncio.wait_for(main(), BOUND))
-
-
 def test_a_signal_receiver_of_trio_takes_the_signal_from_the_program_until_it_is_closed() -> None:
     server, heard = Server("shop"), list[str]()
 

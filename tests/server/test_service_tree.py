@@ -8,6 +8,7 @@ import json
 import pytest
 import trio
 from naming import naming
+from one_tool import call_of
 from peer import EVERYTHING
 from talk import DISMISS, Legacy, Modern, Talk, accept, offering, play, talk_to
 from task_talk import TASK_ERAS, LegacyTask
@@ -62,9 +63,7 @@ def waiting(path: str, name: str, *awaits: AwaitedAnswers) -> BranchTree:
 
 
 async def test_each_branch_has_its_name_and_what_it_waits_for(era: type[Legacy]) -> None:
-    async with play(offering(book), era) as player:
-        await player.call("book", {"to": "secret-place"})
-        call = await the_call(player.talk)
+    call = await call_of(book, era, {"to": "secret-place"})
     assert (call.method, call.name, call.number) == ("tools/call", "book", 1)
     assert call.branches == (waiting("1", "flights", MODEL), waiting("2", "hotels", USER))
     assert call.awaits == ()
@@ -83,9 +82,7 @@ async def test_a_call_that_does_something_is_running(era: type[Legacy]) -> None:
     async def half(ctx: Context) -> None:
         await ctx.branch_all(work, hotels)
 
-    async with play(offering(half, settle=1000), era) as player:
-        await player.call("half")
-        call = await the_call(player.talk)
+    call = await call_of(half, era, settle=1000)
     assert [branch.state for branch in call.branches] == ["running", "waiting"]
     assert call.state is CallState.RUNNING
 
@@ -99,9 +96,7 @@ async def test_branches_of_branches_are_below_them(era: type[Legacy]) -> None:
             group.start(trip)
         return ""
 
-    async with play(offering(plan), era) as player:
-        await player.call("plan")
-        call = await the_call(player.talk)
+    call = await call_of(plan, era)
     below = waiting("1.1", "hotels", USER)
     assert call.branches == (BranchTree("1", "trip", "joining", (), (below,)),)
 
@@ -115,9 +110,7 @@ async def test_a_question_of_a_task_that_a_branch_has_started_is_of_the_branch(e
     async def plan(ctx: Context) -> None:
         await ctx.branch(side)
 
-    async with play(offering(plan), era) as player:
-        await player.call("plan")
-        (branch,) = (await the_call(player.talk)).branches
+    (branch,) = (await call_of(plan, era)).branches
     assert (branch.name, set(branch.awaits)) == ("side", {USER, MODEL})
 
 
@@ -125,9 +118,7 @@ async def test_questions_that_are_asked_one_after_the_other_are_counted() -> Non
     async def twice(ctx: Context) -> None:
         await ctx.branch_all(hotels, hotels, hotels)
 
-    async with play(offering(twice), Legacy) as player:
-        await player.call("twice")
-        call = await the_call(player.talk)
+    call = await call_of(twice, Legacy)
     assert (call.state, call.queued) == (CallState.WAITING, 2)
     assert sum(len(branch.awaits) for branch in call.branches) == 1
 

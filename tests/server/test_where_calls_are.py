@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import trio
+from one_tool import call_of
 from talk import Legacy, Modern, offering, play
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, SyncContext
 from trio_mcp.runtime import CodeLine
-from trio_mcp.session import CallTree
 
 BOUND = 10
 
@@ -28,15 +28,6 @@ def line_with(text: str) -> int:
 
 def at(comment: str, function: str, **more: Any) -> CodeLine:
     return CodeLine(__file__, line_with(comment), function, **more)
-
-
-async def call_of(tool: Callable[..., Any], era: type[Legacy]) -> CallTree:
-    """The tree of a call of this tool, when nothing more happens by itself."""
-    async with play(offering(tool), era) as player:
-        await player.call(tool.__name__)
-        await wait_all_tasks_blocked()
-        (call,) = player.talk.service.tree().calls
-    return call
 
 
 async def inner() -> None:
