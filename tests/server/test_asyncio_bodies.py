@@ -13,6 +13,7 @@ import trio
 import trio.lowlevel
 from both_loops import BOUND, Run, called, in_program, talk, until
 from pydantic import BaseModel
+from talk import offering
 
 from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError, to_asyncio, tool
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
@@ -454,9 +455,6 @@ def test_code_of_the_other_loop_fails_with_what_to_write(run: Run, mistake: str)
 
 
 def test_a_trio_tool_in_an_asyncio_program_that_calls_asyncio_run_fails_with_what_to_write() -> None:
-    server = Server("mistaken")
-
-    @server.tool
     async def mistaken() -> None:
         waiting = asyncio.sleep(0)
         try:
@@ -464,7 +462,7 @@ def test_a_trio_tool_in_an_asyncio_program_that_calls_asyncio_run_fails_with_wha
         finally:
             waiting.close()
 
-    (result,) = called(in_program, server, "modern", "mistaken")
+    (result,) = called(in_program, offering(mistaken), "modern", "mistaken")
     assert "to_asyncio.run" in result.text
 
 

@@ -11,14 +11,14 @@ import pytest
 import trio
 from naming import naming, unnamed
 from one_tool import failure_of, success_of, talk_with
-from talk import talk_to
+from talk import offering, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import MODERN, NEWEST_LEGACY, SERVER_BUSY
 
 from trio_mcp import CancelReason
 from trio_mcp.errors import LimitExceeded, ToolError
 from trio_mcp.runtime import ThreadStatistics
-from trio_mcp.server import Context, Server, registration
+from trio_mcp.server import Context, registration
 
 # steps
 
@@ -159,18 +159,14 @@ def gate() -> Iterator[threading.Event]:
 
 
 async def test_a_plain_function_runs_in_a_thread_and_blocks_no_other_call(gate: threading.Event) -> None:
-    server = Server("tester")
-
-    @server.tool
     def blocks() -> str:
         assert gate.wait(5)
         return threading.current_thread().name
 
-    @server.tool
     async def quick() -> str:
         return "quick"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(blocks, quick)) as talk:
         slow = talk.leg("blocks")
         assert await talk.text(talk.leg("quick")) == "quick"
         gate.set()
@@ -229,10 +225,8 @@ async def test_a_plain_function_that_returns_a_coroutine_is_awaited() -> None:
 
 
 async def test_the_request_tells_who_asks_and_how() -> None:
-    server = Server("tester")
     seen: list[tuple[object, ...]] = []
 
-    @server.tool
     async def book(ctx: Context) -> str:
         request = ctx.request
         info = request.client_info
@@ -242,7 +236,7 @@ async def test_the_request_tells_who_asks_and_how() -> None:
         assert request.client_capabilities.elicitation is not None
         return str(request.meta.get("x/y"))
 
-    async with talk_to(server, principal="ana") as talk:
+    async with talk_to(offering(book), principal="ana") as talk:
         await talk.initialize()
         assert await talk.text(talk.call("book", id="old", meta={"x/y": 1})) == "1"
         assert await talk.text(talk.leg("book", id="new", meta={"x/y": 2})) == "2"

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import pytest
 from naming import naming
 from pydantic import BaseModel, ConfigDict, Field
+from talk import offering
 
 from trio_mcp import Accepted, Client, Context, Elicit, Server, accept, decline, dismiss, tool
 from trio_mcp.server import FormError
@@ -84,13 +85,10 @@ def test_a_form_with_such_a_pattern_is_named() -> None:
 
 
 async def test_a_model_with_the_engine_of_python_takes_such_a_pattern() -> None:
-    server = Server("patterns")
-
-    @server.tool
     def own(own: Own) -> str:
         return own.name
 
-    async with Client.connect(server) as client:
+    async with Client.connect(offering(own)) as client:
         assert (await client.call_tool("own", {"own": {"name": "a"}})).text == "a"
         assert (await client.call_tool("own", {"own": {"name": ".a"}})).is_error
 

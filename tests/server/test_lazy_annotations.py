@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import pytest
 from naming import naming
 from pydantic import BaseModel, Field
+from talk import offering
 
 from trio_mcp import Client, Context, Provide, Server
 from trio_mcp.cli.targets.loading import load_server
@@ -28,8 +29,6 @@ lazily = pytest.mark.skipif(sys.version_info < (3, 14), reason="before Python 3.
 
 
 async def test_a_tool_takes_and_returns_models_that_are_local_to_a_function() -> None:
-    server = Server("local")
-
     class Trip(BaseModel):
         city: str
         nights: Annotated[int, Field(ge=1)]
@@ -38,10 +37,10 @@ async def test_a_tool_takes_and_returns_models_that_are_local_to_a_function() ->
     class Price:
         euros: int
 
-    @server.tool
     def price(trip: Trip) -> Price:
         return Price(80 * trip.nights)
 
+    server = offering(price)
     (made,) = server.tools
     assert made.model.input_schema["properties"]["trip"]["properties"]["nights"]["minimum"] == 1
     assert made.model.output_schema["properties"]["euros"]["type"] == "integer"

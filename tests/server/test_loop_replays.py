@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import trio
 from scripted_model import answer, results_in, texts_of, use
+from talk import offering
 
 from trio_mcp import Context, Server, accept
 from trio_mcp.providers import ScriptedProvider
@@ -123,14 +124,14 @@ async def test_a_replay_offers_the_tools_that_another_server_had_when_the_model_
 
 
 async def test_a_loop_whose_results_are_too_large_to_travel_goes_on_only_where_it_runs() -> None:
-    server = Server("s")
     calls = 0
 
-    @server.tool
     async def much() -> str:
         nonlocal calls
         calls += 1
         return "x" * 40_000
+
+    server = offering(much)
 
     @server.tool(resume="replay")
     async def lead(ctx: Context) -> str:

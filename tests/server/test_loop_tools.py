@@ -13,6 +13,7 @@ from listing_server import ListingServer, item
 from naming import naming, unnamed
 from pydantic import BaseModel
 from scripted_model import answer, results_in, texts_of, use
+from talk import offering
 
 from trio_mcp import CallRequest, Client, ClientGroup, Context, Disconnected, Provide, Server, accept, tool
 from trio_mcp.errors import ProviderError, ProviderErrorKind
@@ -230,18 +231,14 @@ async def test_a_failed_model_of_a_tool_is_an_error_result_without_the_words_of_
 
 
 def library() -> Server:
-    server = Server("library")
-
-    @server.tool
     async def lend(title: str) -> str:
         """Lend a book."""
         return f"lent {title}"
 
-    @server.tool
     async def burn(title: str) -> str:
         raise RuntimeError("no")
 
-    return server
+    return offering(lend, burn)
 
 
 async def test_the_tools_of_a_client_are_offered_and_called(mode: str) -> None:
@@ -329,13 +326,10 @@ async def test_a_client_that_fails_is_an_error_result_and_is_logged(
 
 
 async def test_a_result_that_a_client_rejects_is_an_error_result() -> None:
-    remote_server = Server("remote")
-
-    @remote_server.tool
     async def flood(size: int) -> str:
         return "x" * size
 
-    async with Client.connect(remote_server) as remote:
+    async with Client.connect(offering(flood)) as remote:
         small, large = await led(
             leading(Server("s"), remote), tool_use("flood", size=1), tool_use("flood", size=CLIENT_LIMITS.max_bytes)
         )
@@ -346,9 +340,7 @@ async def test_a_result_that_a_client_rejects_is_an_error_result() -> None:
 
 async def test_a_replay_calls_another_server_once() -> None:
     calls: list[str] = []
-    remote_server = Server("remote")
 
-    @remote_server.tool
     async def lend() -> str:
         calls.append("lend")
         return "lent"
@@ -359,7 +351,7 @@ async def test_a_replay_calls_another_server_once() -> None:
     async def confirm(ctx: Context) -> str:
         return (await ctx.elicit("Sure?", bool)).action
 
-    async with Client.connect(remote_server) as remote:
+    async with Client.connect(offering(lend)) as remote:
         report = await replay_tool(
             leading(server, remote, confirm), "lead", on_elicit=lambda _params: accept(value=True)
         )
@@ -369,10 +361,8 @@ async def test_a_replay_calls_another_server_once() -> None:
 
 
 async def test_a_cancelled_loop_cancels_the_call_of_another_server() -> None:
-    remote_server = Server("remote")
     started, ended = trio.Event(), trio.Event()
 
-    @remote_server.tool
     async def hang() -> None:
         started.set()
         try:
@@ -380,7 +370,7 @@ async def test_a_cancelled_loop_cancels_the_call_of_another_server() -> None:
         finally:
             ended.set()
 
-    async with connected(remote_server) as remote:
+    async with connected(offering(hang)) as remote:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(led, leading(Server("s"), remote), tool_use("hang"))
             await started.wait()

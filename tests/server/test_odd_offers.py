@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import pytest
 from naming import naming
 from pydantic import BaseModel, Field
+from talk import offering
 
 from trio_mcp import Client, Context, Server, accept
 from trio_mcp.types import Icon
@@ -88,14 +89,11 @@ async def test_such_a_default_in_a_returned_model_is_left_out_of_its_schema() ->
 
 
 async def test_such_a_default_in_a_form_is_left_out_of_it() -> None:
-    server = Server("forms")
-
-    @server.tool
     async def ask(ctx: Context) -> str:
         answer = await ctx.elicit("?", Range)
         return f"{answer.action} {'default' in str(answer)}"
 
-    async with Client.connect(server, on_elicit=lambda _: accept(highest=1.0)) as client:
+    async with Client.connect(offering(ask), on_elicit=lambda _: accept(highest=1.0)) as client:
         assert (await client.call_tool("ask")).text.startswith("accept")
 
 

@@ -12,7 +12,7 @@ import trio
 from connected import connected
 from naming import naming
 from one_tool import failure_of, success_of, talk_with
-from talk import talk_to
+from talk import offering, talk_to
 from trio.testing import MockClock
 
 from trio_mcp import Context, Provide, Server, ServiceOptions, ToolError, accept_defaults
@@ -86,11 +86,10 @@ async def test_a_provider_is_async_or_plain_or_a_context_manager() -> None:
 
 
 async def test_what_is_provided_is_no_argument() -> None:
-    server = Server("tester")
-
-    @server.tool
     async def tool(number: int, db: Annotated[str, Provide(a_coroutine)]) -> str:
         return db
+
+    server = offering(tool)
 
     @server.prompt
     async def prompt(subject: str, db: Annotated[str, Provide(a_coroutine)]) -> str:
@@ -155,14 +154,12 @@ async def test_two_parameters_with_the_same_function_share_its_value() -> None:
 
 async def test_a_provider_is_entered_once_for_all_legs_of_a_call(mode: Any) -> None:
     events: Events = []
-    server = Server("tester")
 
-    @server.tool
     async def tool(ctx: Context, db: Annotated[str, recorder(events)]) -> str:
         answers = [await ctx.elicit("?", bool) for _ in range(2)]
         return f"{db} {[answer.action for answer in answers]}"
 
-    async with connected(server, mode=mode, on_elicit=accept_defaults) as client:
+    async with connected(offering(tool), mode=mode, on_elicit=accept_defaults) as client:
         assert (await client.call_tool("tool")).text.startswith("db ")
     assert events == ["enter db", "leave db"]
 

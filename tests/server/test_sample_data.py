@@ -13,7 +13,7 @@ import pytest
 import trio
 from pydantic import BaseModel, ConfigDict, Field
 from scripted_model import answer, message, requests_of, use
-from talk import talk_to
+from talk import offering, talk_to
 from typing_extensions import TypedDict
 
 from trio_mcp import Context, RequestTimeout, SampleInvalid, Server
@@ -93,13 +93,10 @@ async def test_a_client_without_tools_receives_the_schema(era: str) -> None:
 
 
 async def test_a_client_of_an_older_revision_receives_the_schema_whatever_it_declares() -> None:
-    server = Server("s")
-
-    @server.tool
     async def forecast(ctx: Context) -> int:
         return (await ctx.sample("Weather?", returns=Weather)).data.degrees
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(forecast)) as talk:
         await talk.initialize("2025-06-18", {"sampling": {"tools": {}}})
         call = talk.call("forecast")
         question = await talk.receive()

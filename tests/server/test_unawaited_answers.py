@@ -13,6 +13,7 @@ import pytest
 import trio
 from naming import naming, unnamed
 from one_tool import failure_of, success_of
+from talk import offering
 
 from trio_mcp import CallHandler, CallRequest, CallResult, Context, Provide, Server, ToolError
 from trio_mcp.errors import LocalProtocolError
@@ -250,12 +251,12 @@ async def transaction() -> AsyncIterator[str]:
 
 @never_awaited
 async def test_what_runs_around_a_body_sees_its_failure() -> None:
-    server = Server("notes")
     SEEN.clear()
 
-    @server.tool
     async def delete(ctx: Context, state: Annotated[str, Provide(transaction)]) -> str:
         return await ask_and_drop(ctx)
+
+    server = offering(delete)
 
     @server.middleware
     async def audit(_call: CallRequest, handler: CallHandler) -> CallResult:
@@ -271,11 +272,10 @@ async def test_what_runs_around_a_body_sees_its_failure() -> None:
 
 @pytest.mark.filterwarnings("ignore:coroutine 'handler' was never awaited")
 async def test_a_middleware_that_drops_its_handler_fails() -> None:
-    server = Server("notes")
-
-    @server.tool
     async def delete() -> str:
         return "deleted"
+
+    server = offering(delete)
 
     @server.middleware
     async def skip(_call: CallRequest, handler: CallHandler) -> CallResult:
