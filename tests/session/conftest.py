@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from keyed_shop import Shop
 from talk import ERAS, Legacy, Talk, session_with
 from task_talk import TASK_ERAS, LegacyTask
 
@@ -24,6 +25,12 @@ def era(request: pytest.FixtureRequest) -> type[Legacy]:
 def task_era(request: pytest.FixtureRequest) -> type[LegacyTask]:
     """How a call is made as a task in each era."""
     return request.param
+
+
+@pytest.fixture
+def shop() -> Shop:
+    """A shop that serves one process after the other."""
+    return Shop()
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ from typing import Any
 import trio
 from crashing_store import CrashingStore, Disk
 from late_store import Lateness, LateStore, in_time
+from peer import EVERYTHING
 from talk import Legacy, play
+from task_talk import DECLARES
 from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 
 from trio_mcp import Context, Server, ServiceOptions
@@ -103,14 +105,17 @@ class Process:
 
 
 @asynccontextmanager
-async def process(shop: Shop, era: type[Legacy], lateness: Lateness = in_time) -> AsyncIterator[Process]:
+async def process(
+    shop: Shop, era: type[Legacy], lateness: Lateness = in_time, *, takes_tasks: bool = False
+) -> AsyncIterator[Process]:
     """A process of the shop, which is killed at the end of the block.
 
     Args:
         lateness: of its writes, which may overtake each other.
+        takes_tasks: its client declares that it does.
     """
     store = LateStore(shop.disk, lateness, any_order_of=("record", "log"))
-    async with play(shop.server(store), era) as player:
+    async with play(shop.server(store), era, DECLARES if takes_tasks else EVERYTHING) as player:
         yield Process(player, store)
         store.crash()
     # What is on its way is made nevertheless.

@@ -31,7 +31,7 @@ LATE = (0.0, 3.0, 30.0, NEVER)
 """When a write is made after its timeout: at once; after the next one was written; after all others; not at all."""
 
 
-def late(kind: str, number: int, seconds: float, times: int = 1) -> Lateness:
+def late(kind: str, number: int, seconds: float | None, times: int = 1) -> Lateness:
     """Return the delay of writes that put a record of this kind: `times` of them are late, from this number on."""
     count = 0
 
@@ -52,11 +52,6 @@ def late_removal(kind: str) -> Lateness:
 
 def unsettled(only: Process) -> int:
     return len(only.player.talk.service.calls.settling)
-
-
-@pytest.fixture
-def shop() -> Shop:
-    return Shop()
 
 
 @pytest.mark.parametrize("seconds", LATE)
@@ -150,9 +145,9 @@ async def test_an_outcome_that_memory_has_no_room_for_is_unknown(
     assert shop.done == ["pay"]
 
 
-@pytest.mark.parametrize("seconds", LATE)
-async def test_a_call_that_is_left_goes_on_in_a_repeat_although_the_store_is_late(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float
+@pytest.mark.parametrize("seconds", [None, *LATE])
+async def test_a_call_that_is_left_goes_on_in_a_repeat_also_if_the_store_is_late(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float | None
 ) -> None:
     async with process(shop, era, late("key", 2, seconds)) as only:
         await only.call("order")
@@ -375,8 +370,7 @@ async def test_a_server_that_ends_while_a_key_is_claimed_leaves_it_to_the_next(
 async def test_a_task_with_a_key_that_is_stored_late_is_taken_back_and_a_repeat_creates_one(
     shop: Shop, autojump_clock: MockClock, seconds: float, pause: float
 ) -> None:
-    async with process(shop, Modern, late("task", 1, seconds)) as first:
-        first.player._capabilities = DECLARES  # noqa: SLF001
+    async with process(shop, Modern, late("task", 1, seconds), takes_tasks=True) as first:
         await first.call("report")
         assert (await first.player.error())["code"] == SERVER_BUSY
         await trio.sleep(pause)
@@ -385,8 +379,7 @@ async def test_a_task_with_a_key_that_is_stored_late_is_taken_back_and_a_repeat_
         await trio.sleep(SETTLED)
         assert unsettled(first) == 0
         assert stored_tasks(shop) == 1
-    async with process(shop, Modern) as second:
-        second.player._capabilities = DECLARES  # noqa: SLF001
+    async with process(shop, Modern, takes_tasks=True) as second:
         await second.call("report", first.node)
         assert (await second.player.result())["taskId"] == created["taskId"]
 
@@ -416,14 +409,12 @@ async def test_a_task_that_the_next_process_goes_on_with_is_not_taken_back(
         seconds = removed(changes)
         return created(changes) if seconds is None else seconds
 
-    async with process(shop, Modern, lateness) as first:
-        first.player._capabilities = DECLARES  # noqa: SLF001
+    async with process(shop, Modern, lateness, takes_tasks=True) as first:
         await first.call("report")
         await first.player.error()
         await trio.sleep(5)
         first.store.crash()
-        async with process(shop, Modern) as second:
-            second.player._capabilities = DECLARES  # noqa: SLF001
+        async with process(shop, Modern, takes_tasks=True) as second:
             await wait_all_tasks_blocked()
             assert shop.done == ["report"]
             first.store.make_late()
@@ -438,8 +429,7 @@ async def test_a_task_that_the_next_process_goes_on_with_is_not_taken_back(
 async def test_a_task_whose_taking_over_is_stored_late_goes_on_once(
     shop: Shop, autojump_clock: MockClock, seconds: float
 ) -> None:
-    async with process(shop, Modern) as first:
-        first.player._capabilities = DECLARES  # noqa: SLF001
+    async with process(shop, Modern, takes_tasks=True) as first:
         await first.call("report")
         await first.player.result()
     async with process(shop, Modern, late("task", 1, seconds)):

@@ -28,22 +28,6 @@ from trio_mcp.storage import Change
 from trio_mcp.stores.sealed import entry_place
 
 
-@pytest.fixture
-def shop() -> Shop:
-    return Shop()
-
-
-async def test_the_next_process_has_the_outcome(shop: Shop, era: type[Legacy]) -> None:
-    shop.hold.set()
-    async with process(shop, era) as first:
-        await first.call("pay")
-        assert await first.text() == "paid 1"
-    async with process(shop, era) as second:
-        await second.call("pay", first.node)
-        assert await second.text() == "paid 1"
-    assert shop.done == ["pay"]
-
-
 async def test_nothing_is_answered_before_its_outcome_is_stored(shop: Shop, era: type[Legacy]) -> None:
     shop.hold.set()
     async with process(shop, era) as first:
@@ -227,18 +211,6 @@ async def test_no_repeat_is_waited_for_whose_client_has_gone(
         assert await first.text() == "paid 1"
 
 
-async def test_a_call_whose_client_went_away_goes_on_in_a_repeat(shop: Shop, era: type[Legacy]) -> None:
-    async with process(shop, era) as only:
-        await only.call("order")
-        await wait_all_tasks_blocked()
-        only.hang_up()
-        await wait_all_tasks_blocked()
-        shop.hold.set()
-        await only.call("order", only.node)
-        assert await only.text() == "ordered"
-    assert shop.done == ["charge", "ship"]
-
-
 async def test_a_call_that_a_shutdown_interrupts_and_that_must_not_run_again_has_an_unknown_outcome(
     shop: Shop, era: type[Legacy], autojump_clock: MockClock
 ) -> None:
@@ -258,8 +230,7 @@ async def test_a_task_is_created_once(shop: Shop, autojump_clock: MockClock) -> 
     made: list[str] = []
     first = None
     for _ in range(2):
-        async with process(shop, Modern) as each:
-            each.player._capabilities = DECLARES  # noqa: SLF001
+        async with process(shop, Modern, takes_tasks=True) as each:
             await each.call("report", None if first is None else first.node)
             made.append((await each.player.talk.result(each.player._id))["taskId"])  # noqa: SLF001
             first = first or each
@@ -442,8 +413,7 @@ async def test_a_repeat_waits_while_the_outcome_is_being_stored(shop: Shop, era:
 
 
 async def test_a_repeat_waits_while_its_task_is_created(shop: Shop, autojump_clock: MockClock) -> None:
-    async with process(shop, Modern) as only:
-        only.player._capabilities = DECLARES  # noqa: SLF001
+    async with process(shop, Modern, takes_tasks=True) as only:
         go_on = hold_after_claim(only)
         await only.call("report")
         await wait_all_tasks_blocked()
@@ -463,8 +433,7 @@ async def test_a_repeat_waits_while_its_task_is_created(shop: Shop, autojump_clo
 async def test_a_task_that_all_have_left_while_it_was_created_is_that_of_the_next_request(
     shop: Shop, autojump_clock: MockClock
 ) -> None:
-    async with process(shop, Modern) as only:
-        only.player._capabilities = DECLARES  # noqa: SLF001
+    async with process(shop, Modern, takes_tasks=True) as only:
         go_on = hold_after_claim(only)
         await only.call("report")
         await wait_all_tasks_blocked()
