@@ -105,19 +105,16 @@ async def test_a_key_may_be_used_again_and_the_old_slot_cannot_close_the_new_one
     assert await old.take() == "old"
 
 
-async def test_an_answer_of_the_wrong_type_raises_in_the_waiter_and_names_both_types() -> None:
+@pytest.mark.parametrize(
+    ("answer", "raised", "text"),
+    [(7, TypeError, "'a' is int, expected str"), (Disconnected("gone"), Disconnected, "gone")],
+    ids=["an answer of the wrong type", "a failure"],
+)
+async def test_what_is_no_answer_raises_in_the_waiter(answer: object, raised: type[Exception], text: str) -> None:
     mailbox = Mailbox()
     slot = mailbox.open("a", str)
-    assert mailbox.post("a", 7)
-    with pytest.raises(TypeError, match="'a' is int, expected str"):
-        await slot.take()
-
-
-async def test_a_failure_raises_in_the_waiter() -> None:
-    mailbox = Mailbox()
-    slot = mailbox.open("a", str)
-    assert mailbox.post("a", Disconnected("gone"))
-    with pytest.raises(Disconnected, match="gone"):
+    assert mailbox.post("a", answer)
+    with pytest.raises(raised, match=text):
         await slot.take()
 
 

@@ -72,18 +72,6 @@ async def test_a_sender_that_is_cancelled_sends_nothing_though_there_is_room() -
     assert len(outbox.items) == 0
 
 
-async def test_a_sender_waits_while_the_outbox_is_full_and_goes_on_when_it_is_read(autojump_clock: MockClock) -> None:
-    outbox: Outbox[int] = Outbox(limit=1)
-    outbox.post(1)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox.send, 2)
-        await wait_all_tasks_blocked()
-        assert outbox.items == [1]
-        assert outbox.take_nowait() == [1]
-        with trio.fail_after(1):
-            assert await outbox.take() == [2]
-
-
 async def test_only_as_many_senders_go_on_as_there_is_room_for() -> None:
     outbox: Outbox[int] = Outbox(limit=1)
     outbox.post(0)

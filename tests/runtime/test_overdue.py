@@ -164,17 +164,6 @@ async def test_the_earlier_of_its_deadline_and_the_end_of_its_parking_cancels_an
         assert await ended.first() == (at + GRACE, Cancelled(reason))
 
 
-async def test_a_resumed_actor_is_not_overdue_when_its_parking_would_have_been(autojump_clock: MockClock) -> None:
-    ended = Ended()
-    async with open_supervisor(Limits(park_ttl=60), grace=GRACE) as supervisor:
-        actor = supervisor.start(deaf, ended)
-        supervisor.park(actor)
-        await trio.sleep(59)
-        supervisor.resume(actor)
-        await trio.sleep(100)
-        assert ended.outcomes == []
-
-
 # what becomes of it
 
 

@@ -106,12 +106,6 @@ async def test_an_ended_actor_makes_room_for_the_next() -> None:
 # cancelling
 
 
-async def test_an_actor_cancelled_before_its_first_step_has_an_outcome_too(supervisor: Supervisor) -> None:
-    ended = Ended()
-    supervisor.start(forever, ended).cancel(CancelReason.DISCONNECT)
-    assert Cancelled(CancelReason.DISCONNECT) == await ended.wait()
-
-
 def test_a_cancel_reason_is_its_text() -> None:
     """In a format, in JSON and in a comparison, without `.value`."""
     assert f"{CancelReason.DISCONNECT}" == json.dumps(CancelReason.DISCONNECT).strip('"') == "disconnect"
@@ -155,33 +149,7 @@ async def test_a_cancel_after_the_end_changes_nothing(supervisor: Supervisor) ->
     assert await ended.wait() == Returned("done")
 
 
-async def test_a_deadline_that_passes_is_the_reason(supervisor: Supervisor, autojump_clock: MockClock) -> None:
-    assert Cancelled(CancelReason.DEADLINE) == await outcome_of(supervisor, forever, trio.current_time() + 5)
-    assert trio.current_time() == 5
-
-
 # parking
-
-
-async def test_a_parked_actor_is_cancelled_when_its_time_is_up_and_cleans_up(autojump_clock: MockClock) -> None:
-    ended = Ended()
-    cleaned: list[float] = []
-
-    async def body(_actor: Actor) -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(1)
-            cleaned.append(trio.current_time())
-
-    async with open_supervisor(Limits(park_ttl=600)) as supervisor:
-        actor = supervisor.start(body, ended)
-        await wait_all_tasks_blocked()
-        supervisor.park(actor)
-        assert Cancelled(CancelReason.EXPIRED) == await ended.wait()
-    assert cleaned == [601]
-    assert (supervisor.statistics().parked, supervisor.statistics().running) == (0, 0)
 
 
 async def test_a_resumed_actor_has_all_the_time_of_its_deadline(autojump_clock: MockClock) -> None:
@@ -195,15 +163,6 @@ async def test_a_resumed_actor_has_all_the_time_of_its_deadline(autojump_clock: 
         assert ActorState.RUNNING is actor.state
         assert Cancelled(CancelReason.DEADLINE) == await ended.wait()
     assert trio.current_time() == 100
-
-
-async def test_parking_does_not_move_the_deadline_of_the_call(autojump_clock: MockClock) -> None:
-    ended = Ended()
-    async with open_supervisor(Limits(park_ttl=600)) as supervisor:
-        actor = supervisor.start(forever, ended, deadline=trio.current_time() + 5)
-        supervisor.park(actor)
-        assert Cancelled(CancelReason.DEADLINE) == await ended.wait()
-    assert trio.current_time() == 5
 
 
 @pytest.mark.parametrize(

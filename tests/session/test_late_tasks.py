@@ -66,16 +66,6 @@ async def became(talk: Talk) -> ModernTask:
     return task
 
 
-async def test_a_call_that_asks_first_becomes_a_task_with_what_it_knows() -> None:
-    work = Work()
-    async with talk_to(serving(work)) as talk:
-        task = await became(talk)
-        assert await task.status() == "working"
-        work.go_on.set()
-        assert (await task.result())["content"][0]["text"] == "Hello, Ann!"
-    assert work.charged == 1
-
-
 async def test_a_caller_that_takes_no_task_waits_for_the_result() -> None:
     work = Work()
     work.go_on.set()

@@ -163,14 +163,6 @@ async def test_a_call_that_must_not_run_twice_is_reported_as_lost(tool: str) -> 
     assert effects == ["charged"]
 
 
-async def test_what_is_declared_idempotent_is_run_again() -> None:
-    effects: list[str] = []
-    asked = await parked("idempotent", effects)
-    async with process(effects) as (_, talk):
-        assert await talk.text(asked.retry(True, talk=talk)) == "done"
-    assert effects == ["ran", "ran"]
-
-
 @pytest.mark.parametrize("sealed", ["here", "by another process"])
 async def test_the_state_of_a_call_that_is_over_never_runs_it_again(sealed: str, autojump_clock: MockClock) -> None:
     effects: list[str] = []

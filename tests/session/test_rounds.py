@@ -230,20 +230,6 @@ async def test_one_large_outcome_is_kept_whatever_its_size(monkeypatch: pytest.M
         assert [await talk.text(asked.retry(1)) for _ in range(2)] == ["Booked TP2 to Lisbon"] * 2
 
 
-async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
-    async def impatient(ctx: Context) -> str:
-        with trio.move_on_after(30):
-            await ctx.elicit("Quick?", bool)
-            return "answered"
-        return "nobody answered"
-
-    async with talk_to(offering(impatient)) as talk:
-        asked = await talk.round(talk.leg("impatient"))
-        await trio.sleep(40)
-        for _ in range(2):
-            assert await talk.text(asked.retry(True)) == "nobody answered"
-
-
 # whose state it is
 
 

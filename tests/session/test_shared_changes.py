@@ -41,8 +41,10 @@ class Process:
         self.server.resource(PAGE)(page)
         self.talk: Talk = None  # type: ignore[assignment]
 
-    def listen(self, **notifications: Any) -> None:
+    async def listen(self, **notifications: Any) -> None:
         self.talk.ask("subscriptions/listen", DECLARES, notifications=notifications)
+        await wait_all_tasks_blocked()
+        assert "notifications/subscriptions/acknowledged" in self.news()
 
     def news(self) -> list[str]:
         """Return the methods of the notifications that have come."""
@@ -66,9 +68,7 @@ def buy() -> str:
 
 async def test_a_change_of_a_list_reaches_the_subscribers_of_the_other_process() -> None:
     async with pair(NoticingDisk()) as (first, second):
-        second.listen(toolsListChanged=True)
-        await wait_all_tasks_blocked()
-        second.news()
+        await second.listen(toolsListChanged=True)
         first.server.tool(buy)
         await wait_all_tasks_blocked()
         assert second.news() == ["notifications/tools/list_changed"]
@@ -86,9 +86,7 @@ async def test_it_reaches_a_legacy_session_of_the_other_process() -> None:
 
 async def test_an_update_of_a_resource_reaches_the_subscribers_of_the_other_process_alone() -> None:
     async with pair(NoticingDisk()) as (first, second):
-        second.listen(resourceSubscriptions=[PAGE])
-        await wait_all_tasks_blocked()
-        second.news()
+        await second.listen(resourceSubscriptions=[PAGE])
         first.server.resource_updated("pages://other")
         await wait_all_tasks_blocked()
         assert second.news() == []
@@ -99,9 +97,7 @@ async def test_an_update_of_a_resource_reaches_the_subscribers_of_the_other_proc
 
 async def test_a_subscriber_hears_once_of_a_change_in_its_own_process() -> None:
     async with pair(NoticingDisk()) as (first, _):
-        first.listen(toolsListChanged=True)
-        await wait_all_tasks_blocked()
-        first.news()
+        await first.listen(toolsListChanged=True)
         first.server.tool(buy)
         await wait_all_tasks_blocked()
         assert first.news() == ["notifications/tools/list_changed"]
@@ -112,9 +108,7 @@ async def test_the_news_of_a_task_reach_the_subscribers_of_the_other_process() -
         task = ModernTask(first.talk)
         await task.start("order")
         await wait_all_tasks_blocked()
-        second.listen(taskIds=[task.id])
-        await wait_all_tasks_blocked()
-        second.news()
+        await second.listen(taskIds=[task.id])
         await task.answer(True)
         await task.answer(True)
         statuses = [each["params"]["status"] for each in second.talk.waiting() if "method" in each]
@@ -142,9 +136,7 @@ async def test_an_answer_that_comes_to_another_process_is_taken_at_once() -> Non
 async def test_where_notices_may_be_lost_everything_counts_as_changed(why: str) -> None:
     disk = NoticingDisk()
     async with pair(disk) as (first, second):
-        second.listen(toolsListChanged=True, resourceSubscriptions=[PAGE])
-        await wait_all_tasks_blocked()
-        second.news()
+        await second.listen(toolsListChanged=True, resourceSubscriptions=[PAGE])
         disk.is_deaf = why == "lost"
         for number in range(MOST_UNSENT + 1 if why == "too many" else 1):
             first.server.resource_updated(f"pages://{number}{'x' * 1900 if why == 'too long' else ''}")
@@ -169,9 +161,7 @@ async def test_where_notices_may_be_lost_everything_counts_as_changed(why: str) 
 async def test_a_notice_of_another_version_counts_as_a_change_of_everything(content: bytes) -> None:
     disk = NoticingDisk()
     async with pair(disk) as (_, second):
-        second.listen(toolsListChanged=True)
-        await wait_all_tasks_blocked()
-        second.news()
+        await second.listen(toolsListChanged=True)
         vault = Vault(KEYS)
         for listener in disk.listeners:
             listener.send_nowait(Notice(TOPIC, vault.seal(content, notice_place(TOPIC))))
@@ -186,9 +176,7 @@ async def test_a_process_that_cannot_listen_tries_again_and_counts_everything_as
     first, second = (Process(NoticingStore(disk), Work()) for _ in range(2))
     second.store.may_listen = False
     async with talk_to(first.server) as first.talk, talk_to(second.server) as second.talk:
-        second.listen(toolsListChanged=True)
-        await wait_all_tasks_blocked()
-        second.news()
+        await second.listen(toolsListChanged=True)
         first.server.tool(buy)
         await trio.sleep(1)
         assert second.news() == []
@@ -220,7 +208,6 @@ async def test_processes_on_one_sqlite_file_share_their_changes(tmp_path: Path) 
     first, second = (Process(str(tmp_path / "state.db"), Work()) for _ in range(2))
     with trio.fail_after(10 * LIMIT):
         async with talk_to(first.server) as first.talk, talk_to(second.server) as second.talk:
-            second.listen(toolsListChanged=True)
-            await second.talk.receive()
+            await second.listen(toolsListChanged=True)
             first.server.tool(buy)
             assert (await second.talk.receive())["method"] == "notifications/tools/list_changed"

@@ -54,10 +54,6 @@ async def test_an_update_of_a_part_counts_for_the_whole(talk: Talk, server: Serv
     assert await came(talk) == [(UPDATED, "file:///a/b")]
 
 
-async def test_to_unsubscribe_twice_or_without_need_is_no_error(talk: Talk) -> None:
-    assert await talk.result(talk.request("resources/unsubscribe", {"uri": "file:///x"})) == {}
-
-
 async def test_there_is_a_limit_to_what_a_session_watches(talk: Talk) -> None:
     await subscribe(talk, "a:1", "a:2", "a:3", "a:3")
     error = await talk.error(talk.request("resources/subscribe", {"uri": "a:4"}))

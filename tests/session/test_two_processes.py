@@ -30,22 +30,6 @@ from trio_mcp.stores.sealed import record_place
 # tasks of a process that ends
 
 
-async def test_a_living_process_takes_over_the_tasks_of_one_that_ends(autojump_clock: MockClock) -> None:
-    disk, work = Disk(), Work()
-    first, second = Process(disk, work), Process(disk, work)
-    async with first.task(ModernTask) as task, second.task(ModernTask) as elsewhere:
-        await task.start("order")
-        await wait_all_tasks_blocked()
-        elsewhere.id = task.id
-        first.store.crash()
-        await trio.sleep(3)
-        assert await elsewhere.status() == "input_required"
-        await elsewhere.answer(True)
-        await elsewhere.answer(True)
-        assert (await elsewhere.result())["content"][0]["text"] == "1 accept accept"
-    assert (work.charged, work.runs) == (1, 2)
-
-
 async def test_while_all_processes_live_none_reads_the_tasks_again(autojump_clock: MockClock) -> None:
     disk, work = Disk(), Work()
     first, second = Process(disk, work), Process(disk, work)
