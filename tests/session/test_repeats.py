@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -65,89 +67,79 @@ def is_lost(error: Json) -> bool:
     return error.get("data") == {OUTCOME_UNKNOWN: True}
 
 
-async def connection(player: Legacy, era: type[Legacy], principal: str | None = None) -> Talk:
-    """Return another connection of the same client."""
-    talk = Talk(player.talk.service, principal=principal)
-    if era is Legacy:
-        await talk.initialize()
-    return talk
+@pytest.fixture
+def runs() -> Runs:
+    return Runs()
 
 
-def send(talk: Talk, era: type[Legacy], name: str, arguments: Json | None = None, **meta: Any) -> Any:
-    meta = {IDEMPOTENCY_KEY: "k1", **{name.replace("__", "/"): value for name, value in meta.items()}}
-    return (talk.call if era is Legacy else talk.leg)(name, arguments, meta=meta)
-
-
-async def test_a_repeat_gets_the_outcome_and_nothing_runs_again(era: type[Legacy]) -> None:
-    runs = Runs()
+@pytest.fixture
+async def player(runs: Runs, era: type[Legacy]) -> AsyncIterator[Legacy]:
     async with play(runs.server(), era) as player:
-        await player.call("work", meta=KEY)
-        assert await player.text() == "run 1"
-        await player.call("work", meta=KEY)
-        assert await player.text() == "run 1"
-        await player.call("work", meta={IDEMPOTENCY_KEY: "k2"})
-        assert await player.text() == "run 2"
+        yield player
+
+
+@contextmanager
+def another(player: Legacy) -> Iterator[Legacy]:
+    """Another connection of the same client."""
+    other = type(player)(Talk(player.talk.service), EVERYTHING)
+    with other.talk.outbox:
+        yield other
+
+
+async def test_a_repeat_gets_the_outcome_and_nothing_runs_again(player: Legacy) -> None:
+    for key, text in (("k1", "run 1"), ("k1", "run 1"), ("k2", "run 2")):
+        await player.call("work", meta={IDEMPOTENCY_KEY: key})
+        assert await player.text() == text
 
 
 async def test_a_repeat_over_another_connection_joins_the_call_that_runs_and_gets_its_progress(
-    era: type[Legacy],
+    runs: Runs, player: Legacy
 ) -> None:
-    runs = Runs()
-    async with play(runs.server(), era) as player:
-        await player.call("wait", meta={**KEY, "progressToken": "old"})
-        assert (await player.talk.notification("notifications/progress"))["progressToken"] == "old"
-        other = await connection(player, era)
-        with other.outbox:
-            again = send(other, era, "wait", progressToken="new")
-            runs.go_on.set()
-            assert (await other.notification("notifications/progress"))["progressToken"] == "new"
-            assert await other.text(again) == "run 1"
-        assert await player.text() == "run 1"
-
-
-async def test_the_first_connection_may_go_when_a_repeat_has_come(era: type[Legacy]) -> None:
-    runs = Runs()
-    async with play(runs.server(), era) as player:
-        first = await player.call("wait", meta=KEY)
-        other = await connection(player, era)
-        with other.outbox:
-            again = send(other, era, "wait")
-            player.talk.session.disconnect(player.talk.listeners[first])
-            await wait_all_tasks_blocked()
-            runs.go_on.set()
-            assert await other.text(again) == "run 1"
-
-
-async def test_when_the_repeat_goes_its_call_serves_the_request_before_it_again(era: type[Legacy]) -> None:
-    runs = Runs()
-    async with play(runs.server(), era) as player:
-        await player.call("wait", meta={**KEY, "progressToken": "old"})
-        await player.talk.notification("notifications/progress")
-        other = await connection(player, era)
-        with other.outbox:
-            again = send(other, era, "wait", progressToken="new")
-            other.session.disconnect(other.listeners[again])
+    await player.call("wait", meta={**KEY, "progressToken": "old"})
+    assert (await player.talk.notification("notifications/progress"))["progressToken"] == "old"
+    with another(player) as other:
+        await other.call("wait", meta={**KEY, "progressToken": "new"})
         runs.go_on.set()
-        assert (await player.talk.notification("notifications/progress"))["progressToken"] == "old"
-        assert await player.text() == "run 1"
+        assert (await other.talk.notification("notifications/progress"))["progressToken"] == "new"
+        assert await other.text() == "run 1"
+    assert await player.text() == "run 1"
+
+
+async def test_the_first_connection_may_go_when_a_repeat_has_come(runs: Runs, player: Legacy) -> None:
+    first = await player.call("wait", meta=KEY)
+    with another(player) as other:
+        await other.call("wait", meta=KEY)
+        player.talk.session.disconnect(player.talk.listeners[first])
+        await wait_all_tasks_blocked()
+        runs.go_on.set()
+        assert await other.text() == "run 1"
+
+
+async def test_when_the_repeat_goes_its_call_serves_the_request_before_it_again(runs: Runs, player: Legacy) -> None:
+    await player.call("wait", meta={**KEY, "progressToken": "old"})
+    await player.talk.notification("notifications/progress")
+    with another(player) as other:
+        again = await other.call("wait", meta={**KEY, "progressToken": "new"})
+        other.talk.session.disconnect(other.talk.listeners[again])
+    runs.go_on.set()
+    assert (await player.talk.notification("notifications/progress"))["progressToken"] == "old"
+    assert await player.text() == "run 1"
 
 
 @pytest.mark.parametrize("goes", [Talk.cancel, lambda talk, sent: talk.session.disconnect(talk.listeners[sent])])
 async def test_a_call_that_was_cancelled_with_its_client_is_lost_and_never_runs_again(
-    era: type[Legacy], goes: Any
+    runs: Runs, player: Legacy, goes: Any
 ) -> None:
-    runs = Runs()
-    async with play(runs.server(), era) as player:
-        first = await player.call("wait", meta=KEY)
+    first = await player.call("wait", meta=KEY)
+    await wait_all_tasks_blocked()
+    goes(player.talk, first)
+    # Also while it is being cancelled.
+    for _ in range(2):
+        with another(player) as other:
+            await other.call("wait", meta=KEY)
+            assert is_lost(await other.error())
         await wait_all_tasks_blocked()
-        goes(player.talk, first)
-        # Also while it is being cancelled.
-        for _ in range(2):
-            other = await connection(player, era)
-            with other.outbox:
-                assert is_lost(await other.error(send(other, era, "wait")))
-            await wait_all_tasks_blocked()
-        assert runs.count == 1
+    assert runs.count == 1
 
 
 @pytest.mark.parametrize("hint", ["read_only_hint", "idempotent_hint"])
@@ -157,14 +149,13 @@ async def test_a_lost_call_runs_again_if_its_tool_says_that_this_does_no_harm(er
         first = await player.call("wait", meta=KEY)
         await wait_all_tasks_blocked()
         player.talk.session.disconnect(player.talk.listeners[first])
-        other = await connection(player, era)
-        with other.outbox:
-            again = send(other, era, "wait")
-            await wait_all_tasks_blocked()
-            runs.go_on.set()
-            assert await other.text(again) == "run 2"
+        with another(player) as other:
             # The repeat counts from now on, not the call that was lost.
-            assert await other.text(send(other, era, "wait")) == "run 2"
+            for _ in range(2):
+                await other.call("wait", meta=KEY)
+                await wait_all_tasks_blocked()
+                runs.go_on.set()
+                assert await other.text() == "run 2"
 
 
 async def test_the_outcome_is_kept_for_the_grace_and_the_key_for_ten_minutes_more(
@@ -186,21 +177,19 @@ async def test_the_outcome_is_kept_for_the_grace_and_the_key_for_ten_minutes_mor
         assert await player.text() == "run 2"
 
 
-async def test_a_key_is_for_one_request(era: type[Legacy], autojump_clock: MockClock) -> None:
-    runs = Runs()
-    async with play(runs.server(), era) as player:
-        await player.call("work", {"step": 1}, meta=KEY)
-        await player.text()
-        for name, arguments in (("work", {"step": 2}), ("wait", {"step": 1}), ("work", {})):
-            await player.call(name, arguments, meta=KEY)
-            error = await player.error()
-            assert error["code"] == INVALID_PARAMS
-            assert IDEMPOTENCY_KEY in error["message"]
-        # Also when the outcome is gone.
-        await trio.sleep(120)
-        await player.call("work", {"step": 2}, meta=KEY)
-        assert (await player.error())["code"] == INVALID_PARAMS
-        assert runs.count == 1
+async def test_a_key_is_for_one_request(runs: Runs, player: Legacy, autojump_clock: MockClock) -> None:
+    await player.call("work", {"step": 1}, meta=KEY)
+    await player.text()
+    for name, arguments in (("work", {"step": 2}), ("wait", {"step": 1}), ("work", {})):
+        await player.call(name, arguments, meta=KEY)
+        error = await player.error()
+        assert error["code"] == INVALID_PARAMS
+        assert IDEMPOTENCY_KEY in error["message"]
+    # Also when the outcome is gone.
+    await trio.sleep(120)
+    await player.call("work", {"step": 2}, meta=KEY)
+    assert (await player.error())["code"] == INVALID_PARAMS
+    assert runs.count == 1
 
 
 async def test_the_order_of_arguments_does_not_count(talk_of_sum: Talk) -> None:
@@ -219,22 +208,18 @@ async def talk_of_sum() -> Any:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 129, 7, None, ["k"], {"k": 1}, True], ids=repr)
-async def test_a_key_is_a_string_of_at_most_128_characters(era: type[Legacy], key: Any) -> None:
-    runs = Runs()
-    async with play(runs.server(), era) as player:
-        await player.call("work", meta={IDEMPOTENCY_KEY: key})
-        error = await player.error()
-        assert error["code"] == INVALID_PARAMS
-        assert IDEMPOTENCY_KEY in error["message"]
-        assert runs.count == 0
+async def test_a_key_is_a_string_of_at_most_128_characters(runs: Runs, player: Legacy, key: Any) -> None:
+    await player.call("work", meta={IDEMPOTENCY_KEY: key})
+    error = await player.error()
+    assert error["code"] == INVALID_PARAMS
+    assert IDEMPOTENCY_KEY in error["message"]
+    assert runs.count == 0
 
 
-async def test_the_name_of_the_member_in_another_value_is_no_key(era: type[Legacy]) -> None:
-    runs = Runs()
-    async with play(runs.server(), era) as player:
-        for run in (1, 2):
-            await player.call("work", meta={"com.example/note": IDEMPOTENCY_KEY})
-            assert await player.text() == f"run {run}"
+async def test_the_name_of_the_member_in_another_value_is_no_key(player: Legacy) -> None:
+    for run in (1, 2):
+        await player.call("work", meta={"com.example/note": IDEMPOTENCY_KEY})
+        assert await player.text() == f"run {run}"
 
 
 async def test_a_key_belongs_to_the_principal() -> None:
@@ -312,55 +297,40 @@ async def test_a_repeat_of_a_first_leg_that_has_asked_gets_the_round_and_its_sta
 
 
 async def test_an_open_question_is_asked_again_on_the_connection_of_the_repeat() -> None:
-    runs = Runs()
-    async with play(runs.server(), Legacy) as player:
+    async with play(Runs().server(), Legacy) as player:
         first = await player.call("ask", meta=KEY)
         await player.question()
-        other = await connection(player, Legacy)
-        with other.outbox:
-            again = send(other, Legacy, "ask")
-            question = await other.question()
-            player.talk.session.disconnect(player.talk.listeners[first])
-            other.answer(question, accept(value=True))
-            assert await other.text(again) == "run 1: accept"
-            await other.silence()
-
-
-@pytest.mark.parametrize("closes", [True, False], ids=["its connection closes", "its response is lost"])
-async def test_when_the_repeat_goes_an_open_question_is_asked_again_on_the_connection_before_it(closes: bool) -> None:
-    runs = Runs()
-    async with play(runs.server(), Legacy) as player:
-        await player.call("ask", meta=KEY)
-        await player.question()
-        other = await connection(player, Legacy)
-        with other.outbox:
-            again = send(other, Legacy, "ask")
+        with another(player) as other:
+            await other.call("ask", meta=KEY)
             await other.question()
-            leave(other, again, closes=closes)
-        await player.question()
-        await player.answer(accept(value=True))
-        assert await player.text() == "run 1: accept"
+            player.talk.session.disconnect(player.talk.listeners[first])
+            await other.answer(accept(value=True))
+            assert await other.text() == "run 1: accept"
+            await other.talk.silence()
 
 
 @pytest.mark.parametrize("closes", [True, False], ids=["its connection closes", "its response is lost"])
-async def test_when_the_repeat_has_gone_the_next_question_goes_to_the_connection_before_it(closes: bool) -> None:
+@pytest.mark.parametrize("tool", ["ask", "wait_and_ask"])
+async def test_when_the_repeat_goes_the_connection_before_it_is_asked_what_is_open_and_what_comes(
+    tool: str, closes: bool
+) -> None:
     runs = Runs()
     async with play(runs.server(), Legacy) as player:
-        await player.call("wait_and_ask", meta=KEY)
-        other = await connection(player, Legacy)
-        with other.outbox:
-            leave(other, send(other, Legacy, "wait_and_ask"), closes=closes)
+        await player.call(tool, meta=KEY)
+        if tool == "ask":
+            await player.question()
+        with another(player) as other:
+            again = await other.call(tool, meta=KEY)
+            if tool == "ask":
+                await other.question()
+            if closes:
+                other.talk.session.close(CancelReason.DISCONNECT)
+            else:
+                other.talk.session.disconnect(other.talk.listeners[again])
         runs.go_on.set()
         await player.question()
         await player.answer(accept(value=True))
         assert await player.text() == "run 1: accept"
-
-
-def leave(talk: Talk, request: int, *, closes: bool) -> None:
-    if closes:
-        talk.session.close(CancelReason.DISCONNECT)
-    else:
-        talk.session.disconnect(talk.listeners[request])
 
 
 async def test_on_the_same_connection_the_earlier_question_is_withdrawn() -> None:
@@ -392,22 +362,18 @@ async def test_both_eras_declare_the_same_instance() -> None:
         assert opened["capabilities"]["experimental"][IDEMPOTENCY] == {"instance": await declared(talk)}
 
 
-async def test_a_repeat_for_another_process_does_not_run_here(era: type[Legacy]) -> None:
-    runs = Runs()
-    async with play(runs.server(), era) as player:
-        await player.call("work", meta={**KEY, REPEAT_OF: "another"})
-        assert is_lost(await player.error())
-        assert runs.count == 0
+async def test_a_repeat_for_another_process_does_not_run_here(runs: Runs, player: Legacy) -> None:
+    await player.call("work", meta={**KEY, REPEAT_OF: "another"})
+    assert is_lost(await player.error())
+    assert runs.count == 0
 
 
-async def test_a_repeat_whose_first_request_never_came_runs(era: type[Legacy]) -> None:
-    runs = Runs()
-    async with play(runs.server(), era) as player:
-        await player.call("work")
-        await player.text()
-        instance = player.talk.service.calls.node
-        await player.call("work", meta={**KEY, REPEAT_OF: instance})
-        assert await player.text() == "run 2"
+async def test_a_repeat_whose_first_request_never_came_runs(player: Legacy) -> None:
+    await player.call("work")
+    await player.text()
+    instance = player.talk.service.calls.node
+    await player.call("work", meta={**KEY, REPEAT_OF: instance})
+    assert await player.text() == "run 2"
 
 
 @pytest.mark.parametrize("repeat_of", [7, "x" * 129, ["a"]], ids=repr)
