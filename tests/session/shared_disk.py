@@ -40,7 +40,7 @@ class Shop:
     async def process(self, **options: Any) -> AsyncIterator[tuple[LateStore, Talk]]:
         """A process, which ends with the block."""
         store = LateStore(self.disk)
-        server = Server("shop", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
+        server = Server("shop", version="1", options=ServiceOptions(**{"keys": KEYS, "store": store, **options}))
         self.add_tools(server)
         async with talk_to(server) as talk:
             yield store, talk

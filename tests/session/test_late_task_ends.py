@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
+import shared_disk
 import trio
-from crashing_store import CrashingStore, Disk
 from peer import Json
 from talk import Round, Talk, accept, talk_to
+from task_process import KEYS
 from task_talk import DECLARES, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY, REPEAT_OF
@@ -20,7 +20,6 @@ from trio_mcp import Context, RequestTimeout, Server, ServiceOptions, TaskOption
 from trio_mcp.base.shared_limits import STORED_OUTCOMES
 from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session import Limits, MemoryBudget
 from trio_mcp.session.recovery import key_store
 from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
@@ -28,26 +27,13 @@ from trio_mcp.storage import Change
 from trio_mcp.stores import Put, StoreError, StoreFull, StoreTimeout
 from trio_mcp.types import ToolAnnotations
 
-KEYS = KeyRing.random()
 
+class Shop(shared_disk.Shop):
+    """Tools that become tasks."""
 
-class Shop:
-    """Tools that become tasks, and what they have done in all processes."""
-
-    def __init__(self) -> None:
-        self.disk = Disk()
-        self.done: list[str] = []
-        self.go_on = trio.Event()
-
-    def server(self, store: CrashingStore | None = None, **options: Any) -> Server:
-        server = Server("shop", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
+    def add_tools(self, server: Server) -> None:
         for tool in (self.order, self.sell, self.persist, self.late, self.shielded, self.doubled):
             server.tool(task="later", resume="replay")(tool)
-        return server
-
-    def process(self) -> tuple[CrashingStore, Server]:
-        store = CrashingStore(self.disk)
-        return store, self.server(store)
 
     async def order(self, ctx: Context) -> str:
         """Become a task after a question."""
@@ -95,17 +81,12 @@ class Shop:
         await self.go_on.wait()
         return "shipped"
 
-    def does(self, what: str) -> Callable[[], None]:
-        return functools.partial(self.done.append, what)
-
 
 class PatientShop(Shop):
     """A tool that waits for three seconds for its user, and goes on without an answer."""
 
-    def server(self, store: CrashingStore | None = None, **options: Any) -> Server:
-        server = Server("shop", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
+    def add_tools(self, server: Server) -> None:
         server.tool(task="later", resume="replay", limit=1)(self.remind)
-        return server
 
     async def remind(self, ctx: Context) -> str:
         with suppress(RequestTimeout):
@@ -130,13 +111,12 @@ def is_task(changes: Sequence[Change]) -> bool:
 
 async def test_a_retry_that_comes_to_the_next_process_gets_the_task_that_there_is() -> None:
     shop = Shop()
-    store, server = shop.process()
-    async with talk_to(server) as talk:
+    async with shop.process() as (store, talk):
         asked = await talk.round(talk.leg("order", capabilities=DECLARES))
         first = await created(talk, answered(asked, talk))
         await wait_all_tasks_blocked()
         store.crash()
-    async with talk_to(shop.process()[1]) as talk:
+    async with shop.process() as (_, talk):
         await wait_all_tasks_blocked()
         assert [await created(talk, answered(asked, talk)) for _ in range(2)] == [first, first]
         await wait_all_tasks_blocked()
@@ -144,20 +124,12 @@ async def test_a_retry_that_comes_to_the_next_process_gets_the_task_that_there_i
     assert shop.done == ["ship"]
 
 
-async def asked_in(stack: AsyncExitStack, shop: Shop, tool: str = "order") -> tuple[CrashingStore, Talk, Round]:
-    """Start a process, and call a tool there that asks."""
-    store, server = shop.process()
-    talk = await stack.enter_async_context(talk_to(server))
-    return store, talk, await talk.round(talk.leg(tool, capabilities=DECLARES))
-
-
 @pytest.mark.parametrize("first_here", [True, False])
 async def test_one_retry_that_comes_to_two_living_processes_makes_one_task(first_here: bool) -> None:
     """In one of them the call is parked."""
     shop = Shop()
-    async with AsyncExitStack() as stack:
-        _, here, asked = await asked_in(stack, shop)
-        there = await stack.enter_async_context(talk_to(shop.process()[1]))
+    async with shop.process() as (_, here), shop.process() as (_, there):
+        asked = await here.round(here.leg("order", capabilities=DECLARES))
         talks = [here, there] if first_here else [there, here]
         requests = [answered(asked, talk) for talk in talks]
         await wait_all_tasks_blocked()
@@ -174,21 +146,16 @@ async def test_one_retry_that_comes_to_two_living_processes_makes_one_task(first
 async def test_a_retry_that_comes_to_a_third_process_gets_the_task_that_a_living_one_has_made() -> None:
     """Also where another process carried the call on, and lost."""
     shop = Shop()
-    async with AsyncExitStack() as stack:
-        _, _, asked = await asked_in(stack, shop)
-        ids = set[str]()
-        for _ in range(2):
-            talk = await stack.enter_async_context(talk_to(shop.process()[1]))
-            ids.add(await created(talk, answered(asked, talk)))
-        assert len(ids) == 1
+    async with shop.process() as (_, first), shop.process() as (_, second), shop.process() as (_, third):
+        asked = await first.round(first.leg("order", capabilities=DECLARES))
+        assert len({await created(talk, answered(asked, talk)) for talk in (second, third)}) == 1
 
 
 async def test_no_task_comes_of_a_call_whose_step_has_run_in_another_process() -> None:
     """There its client took no task."""
     shop = Shop()
-    async with AsyncExitStack() as stack:
-        _, here, asked = await asked_in(stack, shop)
-        there = await stack.enter_async_context(talk_to(shop.process()[1]))
+    async with shop.process() as (_, here), shop.process() as (_, there):
+        asked = await here.round(here.leg("order", capabilities=DECLARES))
         shop.go_on.set()
         assert await there.text(asked.leg({asked.key: accept(value="tea")}, talk=there))
         assert (await here.error(answered(asked, here)))["code"] == -32000
@@ -200,8 +167,8 @@ async def test_no_task_comes_of_a_call_whose_step_has_run_in_another_process() -
 async def test_a_task_that_was_taken_back_keeps_none_from_being_made() -> None:
     """Its write was made after its time."""
     shop = Shop()
-    async with AsyncExitStack() as stack:
-        store, talk, asked = await asked_in(stack, shop, "persist")
+    async with shop.process() as (store, talk), shop.process() as (_, other):
+        asked = await talk.round(talk.leg("persist", capabilities=DECLARES))
         written = store.write
 
         async def write_late(changes: Sequence[Change]) -> None:
@@ -215,17 +182,13 @@ async def test_a_task_that_was_taken_back_keeps_none_from_being_made() -> None:
         assert left.owner in Vault(KEYS).names(TAKEN_BACK_OWNER)
         # It went on without a task, in a step: while it lives, no other process carries the call on.
         store.crash()
-        other = await stack.enter_async_context(talk_to(shop.process()[1]))
         assert await created(other, answered(asked, other))
 
 
 async def test_a_retry_gets_the_task_that_there_was_also_when_its_time_is_over(autojump_clock: MockClock) -> None:
     shop = Shop()
-    async with AsyncExitStack() as stack:
-        server = shop.server(CrashingStore(shop.disk), tasks=TaskOptions(ttl=1))
-        here = await stack.enter_async_context(talk_to(server))
+    async with shop.process(tasks=TaskOptions(ttl=1)) as (_, here), shop.process() as (_, there):
         asked = await here.round(here.leg("order", capabilities=DECLARES))
-        there = await stack.enter_async_context(talk_to(shop.process()[1]))
         first = await created(here, answered(asked, here))
         await trio.sleep(2)
         shop.disk.records = {place: each for place, each in shop.disk.records.items() if place[0] != "task"}
@@ -242,7 +205,6 @@ async def test_a_repeat_that_comes_to_the_next_process_gets_the_task_that_there_
 ) -> None:
     """Also if nothing was written after the task."""
     shop = Shop()
-    store, server = shop.process()
     stored = trio.Event()
 
     def crash(changes: Sequence[Change]) -> None:
@@ -251,12 +213,12 @@ async def test_a_repeat_that_comes_to_the_next_process_gets_the_task_that_there_
         elif is_task(changes):
             stored.set()
 
-    store.on_write = crash
-    async with talk_to(server) as talk:
+    async with shop.process() as (store, talk):
+        store.on_write = crash
         talk.leg("sell", capabilities=DECLARES, meta=KEYED)
         await wait_all_tasks_blocked()
         store.crash()
-    async with talk_to(shop.process()[1]) as talk:
+    async with shop.process() as (_, talk):
         await wait_all_tasks_blocked()
         ids = {await created(talk, talk.leg("sell", capabilities=DECLARES, meta=KEYED)) for _ in range(2)}
         await wait_all_tasks_blocked()
@@ -267,13 +229,11 @@ async def test_a_repeat_that_comes_to_the_next_process_gets_the_task_that_there_
 class SafeShop(Shop):
     """Its tools may run twice, but make one task."""
 
-    def server(self, store: CrashingStore | None = None, **options: Any) -> Server:
-        server = Server("shop", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
+    def add_tools(self, server: Server) -> None:
         annotations = ToolAnnotations(idempotent_hint=True)
         server.tool(task="later", resume="replay", annotations=annotations)(self.sell)
         server.tool(task="later", resume="replay", annotations=annotations)(self.ship)
         server.tool(task=True, resume="replay", annotations=annotations)(self.report)
-        return server
 
     async def report(self, ctx: Context) -> str:
         return await self.ship(ctx)
@@ -283,16 +243,14 @@ class SafeShop(Shop):
 @pytest.mark.parametrize("lives", [True, False])
 async def test_a_repeat_of_a_tool_that_may_run_twice_gets_the_task_that_there_is(tool: str, *, lives: bool) -> None:
     shop = SafeShop()
-    async with AsyncExitStack() as stack:
-        store, server = shop.process()
-        first = await stack.enter_async_context(talk_to(server))
+    async with shop.process() as (store, first):
         task = await created(first, first.leg(tool, capabilities=DECLARES, meta=KEYED))
         await wait_all_tasks_blocked()
         if not lives:
             store.crash()
-        second = await stack.enter_async_context(talk_to(shop.process()[1]))
-        await wait_all_tasks_blocked()
-        assert await created(second, second.leg(tool, capabilities=DECLARES, meta=KEYED)) == task
+        async with shop.process() as (_, second):
+            await wait_all_tasks_blocked()
+            assert await created(second, second.leg(tool, capabilities=DECLARES, meta=KEYED)) == task
         assert [kind for kind, _ in shop.disk.records].count("task") == 1
 
 
@@ -301,8 +259,7 @@ async def test_a_call_that_may_run_twice_runs_again_where_its_outcome_had_no_roo
     shop = SafeShop()
     shop.go_on.set()
     for _ in range(2):
-        store, server = shop.process()
-        async with talk_to(server) as talk:
+        async with shop.process() as (store, talk):
             assert await talk.text(talk.leg("ship", capabilities=DECLARES, meta=KEYED)) == "shipped"
             store.crash()
     assert shop.done == ["ship", "ship"]
@@ -311,7 +268,7 @@ async def test_a_call_that_may_run_twice_runs_again_where_its_outcome_had_no_roo
 async def test_a_call_that_may_run_twice_runs_although_another_store_may_have_its_key() -> None:
     shop = SafeShop()
     shop.go_on.set()
-    async with talk_to(shop.process()[1]) as talk:
+    async with shop.process() as (_, talk):
         meta = {**KEYED, REPEAT_OF: "another"}
         assert await talk.text(talk.leg("ship", capabilities=DECLARES, meta=meta)) == "shipped"
 
@@ -321,8 +278,7 @@ async def test_nothing_remains_when_the_client_goes_before_the_task_is_stored(
     goes: Callable[[Talk, RequestId], object],
 ) -> None:
     shop = Shop()
-    store, server = shop.process()
-    async with talk_to(server) as talk:
+    async with shop.process() as (store, talk):
         await wait_all_tasks_blocked()
         store.hang = trio.Event()
         sent = talk.leg("sell", capabilities=DECLARES)
@@ -337,7 +293,7 @@ async def test_nothing_remains_when_the_client_goes_before_the_task_is_stored(
 
 
 async def test_a_call_that_was_cancelled_becomes_no_task_while_it_cleans_up() -> None:
-    async with talk_to(Shop().server()) as talk:
+    async with Shop().process(store=None) as (_, talk):
         sent = talk.leg("late", capabilities=DECLARES)
         await wait_all_tasks_blocked()
         talk.cancel(sent)
@@ -350,7 +306,7 @@ async def test_a_call_whose_question_timed_out_becomes_a_task_when_its_client_co
     waits: float, autojump_clock: MockClock
 ) -> None:
     shop = PatientShop()
-    async with talk_to(shop.server()) as talk:
+    async with shop.process(store=None) as (_, talk):
         asked = await talk.round(talk.leg("remind", capabilities=DECLARES))
         await trio.sleep(waits)
         assert shop.done == []
@@ -363,14 +319,13 @@ async def test_a_call_whose_question_timed_out_becomes_a_task_when_its_client_co
 async def test_a_task_does_not_repeat_a_question_that_timed_out(autojump_clock: MockClock) -> None:
     """Also not in the next process."""
     shop = PatientShop()
-    store, server = shop.process()
-    async with talk_to(server) as talk:
+    async with shop.process() as (store, talk):
         asked = await talk.round(talk.leg("remind", capabilities=DECLARES))
         await trio.sleep(10)
         task_id = await created(talk, answered(asked, talk))
         store.crash()
     shop.go_on.set()
-    async with talk_to(shop.process()[1]) as talk:
+    async with shop.process() as (_, talk):
         task = ModernTask(talk)
         task.id = task_id
         assert await task.status() == "completed"
@@ -380,7 +335,7 @@ async def test_a_task_does_not_repeat_a_question_that_timed_out(autojump_clock: 
 async def test_a_call_whose_client_does_not_come_back_becomes_no_task(autojump_clock: MockClock) -> None:
     """It waits as one does that asks, and its place is free."""
     shop = PatientShop()
-    async with talk_to(shop.server(actors=Limits(park_ttl=20))) as talk:
+    async with shop.process(store=None, actors=Limits(park_ttl=20)) as (_, talk):
         await talk.round(talk.leg("remind", capabilities=DECLARES))
         await trio.sleep(10)
         await talk.round(talk.leg("remind", capabilities=DECLARES))
@@ -392,7 +347,7 @@ async def test_a_call_whose_client_does_not_come_back_becomes_no_task(autojump_c
 async def test_a_client_that_comes_back_and_takes_no_task_waits_for_the_result(autojump_clock: MockClock) -> None:
     shop = PatientShop()
     shop.go_on.set()
-    async with talk_to(shop.server()) as talk:
+    async with shop.process(store=None) as (_, talk):
         asked = await talk.round(talk.leg("remind", capabilities=DECLARES))
         await trio.sleep(10)
         assert await talk.text(asked.retry("tea")) == "shipped"
@@ -401,14 +356,14 @@ async def test_a_client_that_comes_back_and_takes_no_task_waits_for_the_result(a
 
 async def test_a_shielded_scope_does_not_hold_the_call_that_has_become_a_task() -> None:
     shop = Shop()
-    async with talk_to(shop.server()) as talk:
+    async with shop.process(store=None) as (_, talk):
         await created(talk, talk.leg("shielded", capabilities=DECLARES))
         await wait_all_tasks_blocked()
         assert talk.service.statistics().actors.running == len(talk.service.tasks) == 1
 
 
 async def test_two_parts_of_a_body_make_one_task() -> None:
-    async with talk_to(Shop().server()) as talk:
+    async with Shop().process(store=None) as (_, talk):
         talk.leg("doubled", capabilities=DECLARES)
         await wait_all_tasks_blocked()
         assert len(talk.service.tasks) <= 1
@@ -416,19 +371,18 @@ async def test_two_parts_of_a_body_make_one_task() -> None:
 
 async def test_a_call_whose_task_cannot_be_stored_goes_on_and_survives_a_crash() -> None:
     shop = Shop()
-    store, server = shop.process()
 
     def fail(changes: Sequence[Change]) -> None:
         if is_task(changes):
             raise StoreFull("the disk is full")
 
-    store.on_write = fail
-    async with talk_to(server) as talk:
+    async with shop.process() as (store, talk):
+        store.on_write = fail
         asked = await talk.round(talk.leg("persist", capabilities=DECLARES))
         asked = await talk.round(answered(asked, talk))
         store.crash()
     shop.go_on.set()
-    async with talk_to(shop.process()[1]) as talk:
+    async with shop.process() as (_, talk):
         assert ModernTask(talk).created(await ModernTask(talk).reply(answered(asked, talk)))
         await wait_all_tasks_blocked()
     assert shop.done.count("pack") == 1

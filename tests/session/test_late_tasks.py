@@ -196,31 +196,30 @@ async def tool(ctx: Context) -> None:
     await ctx.become_task()
 
 
-@pytest.mark.parametrize("task", [True, "required"])
-async def test_a_tool_that_is_a_task_from_the_beginning_becomes_none(task: Any) -> None:
-    """Its author may think that its questions are asked in the call."""
+@pytest.mark.parametrize(
+    ("task", "capabilities", "named"),
+    [
+        (True, DECLARES, None),
+        ("required", DECLARES, None),
+        (True, EVERYTHING, 'task="later"'),
+        (False, DECLARES, "task="),
+    ],
+    ids=["a task from the beginning", "always a task", "for a caller that takes none", "never a task"],
+)
+async def test_a_tool_that_does_not_say_so_becomes_no_task(
+    task: Any, capabilities: Json, named: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The author of one that is a task from the beginning may think that its questions are asked in the call."""
     server = Server("tester")
     server.tool(task=task)(tool)
     async with talk_to(server) as talk:
-        started = ModernTask(talk)
-        await started.start("tool")
-        assert (await started.result())["isError"]
-
-
-async def test_a_tool_that_may_be_a_task_becomes_none_for_a_caller_that_takes_none(caplog: Any) -> None:
-    server = Server("tester")
-    server.tool(task=True)(tool)
-    async with talk_to(server) as talk:
-        await talk.failure(talk.leg("tool"))
-        assert 'task="later"' in caplog.text
-
-
-async def test_only_a_tool_that_may_run_as_a_task_becomes_one(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("tester")
-    server.tool(tool)
-    async with talk_to(server) as talk:
-        await talk.failure(talk.leg("tool", capabilities=DECLARES))
-        assert "task=" in caplog.text
+        if named is None:
+            started = ModernTask(talk)
+            await started.start("tool")
+            assert (await started.result())["isError"]
+        else:
+            await talk.failure(talk.leg("tool", capabilities=capabilities))
+            assert named in caplog.text
 
 
 def test_a_tool_that_becomes_a_task_must_be_replayable() -> None:

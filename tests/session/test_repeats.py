@@ -12,7 +12,7 @@ from peer import EVERYTHING, Json
 from talk import Legacy, Talk, accept, offering, play, talk_to
 from task_talk import DECLARES
 from trio.testing import MockClock, wait_all_tasks_blocked
-from wire_terms import IDEMPOTENCY, IDEMPOTENCY_KEY, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
+from wire_terms import IDEMPOTENCY_KEY, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
 
 from trio_mcp import CancelReason
 from trio_mcp.base.shared_limits import KEYED_OUTCOMES, USED_KEYS
@@ -349,17 +349,6 @@ async def test_on_the_same_connection_the_earlier_question_is_withdrawn() -> Non
 
 
 # marked repeats
-
-
-async def declared(talk: Talk) -> str:
-    capabilities = (await talk.result(talk.ask("server/discover")))["capabilities"]
-    return capabilities["experimental"][IDEMPOTENCY]["instance"]
-
-
-async def test_both_eras_declare_the_same_instance() -> None:
-    async with talk_to(Runs().server()) as talk:
-        opened = await talk.initialize()
-        assert opened["capabilities"]["experimental"][IDEMPOTENCY] == {"instance": await declared(talk)}
 
 
 async def test_a_repeat_for_another_process_does_not_run_here(runs: Runs, player: Legacy) -> None:
