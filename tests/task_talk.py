@@ -84,6 +84,10 @@ class ModernTask(LegacyTask):
 
     era = "modern"
 
+    def update(self, answers: Json) -> RequestId:
+        """Answer questions, by their keys."""
+        return self.request("tasks/update", taskId=self.id, inputResponses=answers)
+
     async def open(self) -> None:
         """Nothing is opened."""
 
@@ -100,8 +104,7 @@ class ModernTask(LegacyTask):
     async def answer(self, value: object) -> None:
         await wait_all_tasks_blocked()
         (key,) = (await self.get())["inputRequests"]
-        answers = {key: {"action": "accept", "content": {"value": value}}}
-        reply = await self.reply(self.request("tasks/update", taskId=self.id, inputResponses=answers))
+        reply = await self.reply(self.update({key: {"action": "accept", "content": {"value": value}}}))
         assert "result" in reply, reply
         await wait_all_tasks_blocked()
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 from crashing_store import CrashingStore, Disk
-from talk import talk_to
+from talk import Talk, talk_to
 from task_talk import LegacyTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
+from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
@@ -51,51 +52,29 @@ class Place:
     def stored(self) -> int:
         """Records of tasks, without those that say for a minute that a task was taken back."""
         taken_back = Vault(self.keys).names(TAKEN_BACK_OWNER)
-        return len(
-            [
-                kind
-                for (kind, _), record in self.disk.records.items()
-                if kind == "task" and record.owner not in taken_back
-            ]
-        )
+        records = self.disk.records.items()
+        return sum(kind == "task" and record.owner not in taken_back for (kind, _), record in records)
 
 
-class Creates:
-    """Observes the writes, and runs a function when a task is created."""
+def after_creation(store: CrashingStore, then: Callable[[], Awaitable[None]]) -> None:
+    """Let every write that creates something be made, and go on with this."""
+    write = store.write
 
-    def __init__(self, store: CrashingStore) -> None:
-        self._write = store.write
-        store.write = self.write  # type: ignore[method-assign]
-
-    async def write(self, changes: Sequence[Change]) -> None:
+    async def create(changes: Sequence[Change]) -> None:
+        await write(changes)
         if any(isinstance(change, Put) and not change.record.version for change in changes):
-            await self.create(changes)
-        else:
-            await self._write(changes)
+            await then()
 
-    async def create(self, changes: Sequence[Change]) -> None:
-        raise NotImplementedError
+    store.write = create  # type: ignore[method-assign]
 
 
-class Late(Creates):
-    """The write is made, and too late."""
-
-    async def create(self, changes: Sequence[Change]) -> None:
-        await self._write(changes)
-        raise StoreTimeout("the store at /home/alice/state.db did not keep something in 5 seconds")
-
-
-class Slow(Creates):
-    """The write is made, and its end does not come."""
-
-    async def create(self, changes: Sequence[Change]) -> None:
-        await self._write(changes)
-        await trio.sleep_forever()
+async def too_late() -> None:
+    raise StoreTimeout("the store at /home/alice/state.db did not keep something in 5 seconds")
 
 
 async def test_a_create_whose_write_was_made_after_its_time_is_taken_back(task_era: type[LegacyTask]) -> None:
     place = Place()
-    Late(place.store)
+    after_creation(place.store, too_late)
     async with place.task(task_era) as task:
         error = (await task.reply(task.create("wait")))["error"]
         assert error["code"] == BUSY
@@ -121,29 +100,17 @@ async def test_the_caller_gets_no_detail_of_a_failing_store_and_the_log_names_it
     assert "state.db" in caplog.text
 
 
+@pytest.mark.parametrize("goes", [Talk.cancel, lambda talk, sent: talk.session.disconnect(talk.listeners[sent])])
 async def test_a_create_that_is_withdrawn_while_it_is_stored_is_taken_back(
-    task_era: type[LegacyTask], autojump_clock: object
+    task_era: type[LegacyTask], goes: Callable[[Talk, RequestId], object], autojump_clock: object
 ) -> None:
     place = Place()
-    Slow(place.store)
+    after_creation(place.store, trio.sleep_forever)
     async with place.task(task_era) as task:
         creating = task.create("wait")
         await wait_all_tasks_blocked()
         assert place.stored == 1
-        task.talk.cancel(creating)
-        await wait_all_tasks_blocked()
-        assert (place.stored, place.runs, len(task.talk.service.tasks)) == (0, 0, 0)
-
-
-async def test_a_create_whose_client_goes_while_it_is_stored_is_taken_back(
-    task_era: type[LegacyTask], autojump_clock: object
-) -> None:
-    place = Place()
-    Slow(place.store)
-    async with place.task(task_era) as task:
-        creating = task.create("wait")
-        await wait_all_tasks_blocked()
-        task.talk.session.disconnect(task.talk.listeners[creating])
+        goes(task.talk, creating)
         await wait_all_tasks_blocked()
         assert (place.stored, place.runs, len(task.talk.service.tasks)) == (0, 0, 0)
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 from crashing_store import CrashingStore, Disk, plain_text
 from talk import talk_to
 from task_process import KEYS, Process, Work, left, record_of
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
 from trio_mcp import Context
@@ -81,9 +80,7 @@ async def test_a_task_that_must_not_run_again_has_failed_with_the_cause(task_era
     assert work.runs == 1
 
 
-async def test_a_step_that_may_have_run_ends_the_task(
-    task_era: type[LegacyTask], autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_step_that_may_have_run_ends_the_task(task_era: type[LegacyTask], autojump_clock: MockClock) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
     work.charge = process.store.crash  # type: ignore[assignment]
@@ -96,9 +93,7 @@ async def test_a_step_that_may_have_run_ends_the_task(
 
 
 @pytest.mark.parametrize("fails", ["list", "claim", "late claim", "log"])
-async def test_a_store_that_fails_at_the_start_is_tried_again(
-    fails: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_store_that_fails_at_the_start_is_tried_again(fails: str, autojump_clock: MockClock) -> None:
     disk, work = Disk(), Work()
     task = await left(disk, work)
     process = Process(disk, work)
@@ -114,7 +109,7 @@ async def test_a_store_that_fails_at_the_start_is_tried_again(
 
 @pytest.mark.parametrize("fails", ["claim", "late claim"])
 async def test_a_cancel_that_comes_before_the_task_is_taken_over_is_answered_when_it_is(
-    fails: str, autojump_clock: trio.testing.MockClock
+    fails: str, autojump_clock: MockClock
 ) -> None:
     disk, work = Disk(), Work()
     task = await left(disk, work)
@@ -131,7 +126,7 @@ async def test_a_cancel_that_comes_before_the_task_is_taken_over_is_answered_whe
 
 
 async def test_a_question_is_answered_between_the_end_of_a_process_and_the_take_over_of_its_task(
-    autojump_clock: trio.testing.MockClock,
+    autojump_clock: MockClock,
 ) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
@@ -372,7 +367,7 @@ async def test_an_answer_that_comes_before_its_question_is_asked_again_waits_for
         process.store.may_read_logs = go_on
     async with process.task(ModernTask, task.id) as again:
         answers = {key: {"action": "accept", "content": {"value": True}}}
-        update = again.request("tasks/update", taskId=task.id, inputResponses=answers)
+        update = again.update(answers)
         await wait_all_tasks_blocked()
         go_on.set()
         assert "result" in await again.reply(update)
@@ -381,15 +376,15 @@ async def test_an_answer_that_comes_before_its_question_is_asked_again_waits_for
 
 
 async def test_an_answer_to_what_is_never_asked_again_is_refused_after_a_time_and_ignored_once_the_task_waits(
-    autojump_clock: trio.testing.MockClock,
+    autojump_clock: MockClock,
 ) -> None:
     disk, work = Disk(), Work()
     task = await left(disk, work)
     work.may_ask = trio.Event()
     answers = {"other": {"action": "accept", "content": {"value": True}}}
     async with Process(disk, work).task(ModernTask, task.id) as again:
-        reply = await again.reply(again.request("tasks/update", taskId=task.id, inputResponses=answers))
+        reply = await again.reply(again.update(answers))
         assert reply["error"]["code"] == SERVER_BUSY
         work.may_ask.set()
         await wait_all_tasks_blocked()
-        assert "result" in await again.reply(again.request("tasks/update", taskId=task.id, inputResponses=answers))
+        assert "result" in await again.reply(again.update(answers))
