@@ -228,6 +228,16 @@ class Legacy:
     async def text(self) -> str:
         return await self.talk.text(self._id)
 
+    async def text_of(self, name: str, arguments: Json | None = None, meta: Json | None = None) -> str:
+        """Make a call; return the text of its successful result."""
+        await self.call(name, arguments, meta)
+        return await self.text()
+
+    async def error_of(self, name: str, arguments: Json | None = None, meta: Json | None = None) -> Json:
+        """Make a call; return its error."""
+        await self.call(name, arguments, meta)
+        return await self.error()
+
     async def failure(self) -> str:
         return await self.talk.failure(self._id)
 

@@ -95,7 +95,19 @@ class Process:
     async def text(self) -> str:
         return await self.player.text()
 
-    async def is_lost(self) -> bool:
+    async def text_of(self, name: str, repeat_of: str | None = None, key: str = "k") -> str:
+        """Make a call; return the text of its result."""
+        await self.call(name, repeat_of, key)
+        return await self.text()
+
+    async def code_of(self, name: str, repeat_of: str | None = None, key: str = "k") -> int:
+        """Make a call; return the code of its error."""
+        await self.call(name, repeat_of, key)
+        return int((await self.player.error())["code"])
+
+    async def has_lost(self, name: str, repeat_of: str | None = None) -> bool:
+        """Make a call; return whether its outcome is unknown."""
+        await self.call(name, repeat_of)
         return (await self.player.error()).get("data") == {OUTCOME_UNKNOWN: True}
 
     def hang_up(self) -> None:

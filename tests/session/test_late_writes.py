@@ -61,16 +61,13 @@ async def test_a_call_whose_key_could_not_be_recorded_runs_in_a_repeat(
 ) -> None:
     shop.hold.set()
     async with process(shop, era, late("key", 1, seconds)) as only:
-        await only.call("pay")
-        assert (await only.player.error())["code"] == SERVER_BUSY
+        assert await only.code_of("pay") == SERVER_BUSY
         await trio.sleep(pause)
-        await only.call("pay")
-        assert await only.text() == "paid 1"
+        assert await only.text_of("pay") == "paid 1"
         await trio.sleep(SETTLED)
         assert unsettled(only) == 0
     async with process(shop, era) as second:
-        await second.call("pay", only.node)
-        assert await second.text() == "paid 1"
+        assert await second.text_of("pay", only.node) == "paid 1"
 
 
 @pytest.mark.parametrize("seconds", LATE)
@@ -83,10 +80,8 @@ async def test_another_process_runs_it_when_it_is_known_that_it_never_ran(
         await first.player.error()
         await trio.sleep(SETTLED)
         assert unsettled(first) == 0
-        await second.call("pay", first.node)
-        assert await second.text() == "paid 1"
-        await first.call("pay")
-        assert await first.text() == "paid 1"
+        assert await second.text_of("pay", first.node) == "paid 1"
+        assert await first.text_of("pay") == "paid 1"
     assert shop.done == ["pay"]
 
 
@@ -96,17 +91,14 @@ async def test_an_outcome_is_stored_as_soon_as_the_store_answers_again(
 ) -> None:
     shop.hold.set()
     async with process(shop, era, late("key", 2, seconds, times=3)) as first:
-        await first.call("pay")
-        assert await first.text() == "paid 1"
+        assert await first.text_of("pay") == "paid 1"
         # In memory, then in the store.
         for pause in (0, SETTLED, 2 * SETTLED):
             await trio.sleep(pause)
-            await first.call("pay")
-            assert await first.text() == "paid 1"
+            assert await first.text_of("pay") == "paid 1"
         assert unsettled(first) == 0
     async with process(shop, era) as second:
-        await second.call("pay", first.node)
-        assert await second.text() == "paid 1"
+        assert await second.text_of("pay", first.node) == "paid 1"
     assert shop.done == ["pay"]
 
 
@@ -122,8 +114,7 @@ async def test_a_key_whose_outcome_is_not_stored_is_never_blocked_and_never_runs
         assert await only.text() == "paid 1"
         for _ in range(3):
             await trio.sleep(SETTLED)
-            await only.call("pay")
-            assert await only.text() == "paid 1"
+            assert await only.text_of("pay") == "paid 1"
         only.store.failing = False
         await trio.sleep(SETTLED)
         assert unsettled(only) == 0
@@ -137,11 +128,9 @@ async def test_an_outcome_that_memory_has_no_room_for_is_unknown(
     monkeypatch.setattr(settling.Settling, "has_room", lambda _self, size, _caller: not size)
     async with process(shop, era, late("key", 2, NEVER)) as only:
         shop.hold.set()
-        await only.call("pay")
-        assert await only.text() == "paid 1"
+        assert await only.text_of("pay") == "paid 1"
         await trio.sleep(1.5)
-        await only.call("pay")
-        assert await only.is_lost()
+        assert await only.has_lost("pay")
     assert shop.done == ["pay"]
 
 
@@ -155,11 +144,9 @@ async def test_a_call_that_is_left_goes_on_in_a_repeat_also_if_the_store_is_late
         only.hang_up()
         await wait_all_tasks_blocked()
         shop.hold.set()
-        await only.call("order", only.node)
-        assert await only.text() == "ordered"
+        assert await only.text_of("order", only.node) == "ordered"
         await trio.sleep(SETTLED)
-        await only.call("order", only.node)
-        assert await only.text() == "ordered"
+        assert await only.text_of("order", only.node) == "ordered"
     assert shop.done == ["charge", "ship"]
 
 
@@ -168,10 +155,8 @@ async def test_another_process_waits_until_the_process_that_lives_has_stored_the
 ) -> None:
     shop.hold.set()
     async with process(shop, era, late("key", 2, NEVER)) as first, process(shop, era) as second:
-        await first.call("pay")
-        assert await first.text() == "paid 1"
-        await second.call("pay", first.node)
-        assert await second.text() == "paid 1"
+        assert await first.text_of("pay") == "paid 1"
+        assert await second.text_of("pay", first.node) == "paid 1"
     assert shop.done == ["pay"]
 
 
@@ -184,8 +169,7 @@ async def test_a_key_that_cannot_be_settled_before_the_process_ends_is_that_of_a
         await first.player.error()
         first.store.make_late()
     async with process(shop, era) as second:
-        await second.call("pay", first.node)
-        assert await second.is_lost()
+        assert await second.has_lost("pay", first.node)
     assert shop.done == []
 
 
@@ -210,11 +194,9 @@ async def test_a_repeat_is_refused_while_the_call_of_its_key_cleans_up(
         await wait_all_tasks_blocked()
         only.hang_up()
         await trio.sleep(1)
-        await only.call("pay")
-        assert (await only.player.error())["code"] == SERVER_BUSY
+        assert await only.code_of("pay") == SERVER_BUSY
         await trio.sleep(3)
-        await only.call("pay")
-        assert await only.is_lost()
+        assert await only.has_lost("pay")
     assert shop.done == ["pay"]
 
 
@@ -300,8 +282,7 @@ async def test_there_is_a_limit_of_unsettled_keys(
         await trio.sleep(SETTLED)
         assert unsettled(only) == 0
         assert memory.drawn < held
-        await only.call("pay", key="4")
-        assert await only.text() == "paid 1"
+        assert await only.text_of("pay", key="4") == "paid 1"
 
 
 Write: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
@@ -339,8 +320,7 @@ async def test_a_key_whose_outcome_the_store_never_takes_is_stored_without_it(
         await trio.sleep(SETTLED)
         assert unsettled(first) == 0
     async with small_process() as second:
-        await second.call("write_book", first.node)
-        assert await second.is_lost()
+        assert await second.has_lost("write_book", first.node)
     assert done == [1]
 
 
@@ -358,8 +338,7 @@ async def test_a_server_that_ends_while_a_key_is_claimed_leaves_it_to_the_next(
     store.make_late()
     assert shop.done == []
     async with process(shop, era) as second:
-        await second.call("pay", first.node)
-        assert await second.text() == "paid 1"
+        assert await second.text_of("pay", first.node) == "paid 1"
 
 
 # tasks
@@ -371,8 +350,7 @@ async def test_a_task_with_a_key_that_is_stored_late_is_taken_back_and_a_repeat_
     shop: Shop, autojump_clock: MockClock, seconds: float, pause: float
 ) -> None:
     async with process(shop, Modern, late("task", 1, seconds), takes_tasks=True) as first:
-        await first.call("report")
-        assert (await first.player.error())["code"] == SERVER_BUSY
+        assert await first.code_of("report") == SERVER_BUSY
         await trio.sleep(pause)
         await first.call("report")
         created = await first.player.result()

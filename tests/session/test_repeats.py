@@ -88,8 +88,7 @@ def another(player: Legacy) -> Iterator[Legacy]:
 
 async def test_a_repeat_gets_the_outcome_and_nothing_runs_again(player: Legacy) -> None:
     for key, text in (("k1", "run 1"), ("k1", "run 1"), ("k2", "run 2")):
-        await player.call("work", meta={IDEMPOTENCY_KEY: key})
-        assert await player.text() == text
+        assert await player.text_of("work", meta={IDEMPOTENCY_KEY: key}) == text
 
 
 async def test_a_repeat_over_another_connection_joins_the_call_that_runs_and_gets_its_progress(
@@ -136,8 +135,7 @@ async def test_a_call_that_was_cancelled_with_its_client_is_lost_and_never_runs_
     # Also while it is being cancelled.
     for _ in range(2):
         with another(player) as other:
-            await other.call("wait", meta=KEY)
-            assert is_lost(await other.error())
+            assert is_lost(await other.error_of("wait", meta=KEY))
         await wait_all_tasks_blocked()
     assert runs.count == 1
 
@@ -163,32 +161,25 @@ async def test_the_outcome_is_kept_for_the_grace_and_the_key_for_ten_minutes_mor
 ) -> None:
     runs = Runs()
     async with play(runs.server(outcome_grace=60.0), era) as player:
-        await player.call("work", meta=KEY)
-        assert await player.text() == "run 1"
+        assert await player.text_of("work", meta=KEY) == "run 1"
         await trio.sleep(59)
-        await player.call("work", meta=KEY)
-        assert await player.text() == "run 1"
+        assert await player.text_of("work", meta=KEY) == "run 1"
         for pause in (2, KEY_LIFE - 3):
             await trio.sleep(pause)
-            await player.call("work", meta=KEY)
-            assert is_lost(await player.error())
+            assert is_lost(await player.error_of("work", meta=KEY))
         await trio.sleep(3)
-        await player.call("work", meta=KEY)
-        assert await player.text() == "run 2"
+        assert await player.text_of("work", meta=KEY) == "run 2"
 
 
 async def test_a_key_is_for_one_request(runs: Runs, player: Legacy, autojump_clock: MockClock) -> None:
-    await player.call("work", {"step": 1}, meta=KEY)
-    await player.text()
+    await player.text_of("work", {"step": 1}, meta=KEY)
     for name, arguments in (("work", {"step": 2}), ("wait", {"step": 1}), ("work", {})):
-        await player.call(name, arguments, meta=KEY)
-        error = await player.error()
+        error = await player.error_of(name, arguments, meta=KEY)
         assert error["code"] == INVALID_PARAMS
         assert IDEMPOTENCY_KEY in error["message"]
     # Also when the outcome is gone.
     await trio.sleep(120)
-    await player.call("work", {"step": 2}, meta=KEY)
-    assert (await player.error())["code"] == INVALID_PARAMS
+    assert (await player.error_of("work", {"step": 2}, meta=KEY))["code"] == INVALID_PARAMS
     assert runs.count == 1
 
 
@@ -209,8 +200,7 @@ async def talk_of_sum() -> Any:
 
 @pytest.mark.parametrize("key", ["", "x" * 129, 7, None, ["k"], {"k": 1}, True], ids=repr)
 async def test_a_key_is_a_string_of_at_most_128_characters(runs: Runs, player: Legacy, key: Any) -> None:
-    await player.call("work", meta={IDEMPOTENCY_KEY: key})
-    error = await player.error()
+    error = await player.error_of("work", meta={IDEMPOTENCY_KEY: key})
     assert error["code"] == INVALID_PARAMS
     assert IDEMPOTENCY_KEY in error["message"]
     assert runs.count == 0
@@ -218,8 +208,7 @@ async def test_a_key_is_a_string_of_at_most_128_characters(runs: Runs, player: L
 
 async def test_the_name_of_the_member_in_another_value_is_no_key(player: Legacy) -> None:
     for run in (1, 2):
-        await player.call("work", meta={"com.example/note": IDEMPOTENCY_KEY})
-        assert await player.text() == f"run {run}"
+        assert await player.text_of("work", meta={"com.example/note": IDEMPOTENCY_KEY}) == f"run {run}"
 
 
 async def test_a_key_belongs_to_the_principal() -> None:
@@ -253,12 +242,10 @@ async def test_a_refused_call_leaves_its_key_free(era: type[Legacy]) -> None:
     runs = Runs()
     async with play(runs.server(actors=Limits(actors=1)), era) as player:
         busy = await player.call("wait")
-        await player.call("work", meta=KEY)
-        assert (await player.error())["code"] == SERVER_BUSY
+        assert (await player.error_of("work", meta=KEY))["code"] == SERVER_BUSY
         player.talk.cancel(busy)
         await wait_all_tasks_blocked()
-        await player.call("work", meta=KEY)
-        assert await player.text() == "run 2"
+        assert await player.text_of("work", meta=KEY) == "run 2"
 
 
 async def test_the_error_of_a_call_is_its_outcome_too(era: type[Legacy]) -> None:
@@ -352,17 +339,14 @@ async def test_on_the_same_connection_the_earlier_question_is_withdrawn() -> Non
 
 
 async def test_a_repeat_for_another_process_does_not_run_here(runs: Runs, player: Legacy) -> None:
-    await player.call("work", meta={**KEY, REPEAT_OF: "another"})
-    assert is_lost(await player.error())
+    assert is_lost(await player.error_of("work", meta={**KEY, REPEAT_OF: "another"}))
     assert runs.count == 0
 
 
 async def test_a_repeat_whose_first_request_never_came_runs(player: Legacy) -> None:
-    await player.call("work")
-    await player.text()
+    await player.text_of("work")
     instance = player.talk.service.calls.node
-    await player.call("work", meta={**KEY, REPEAT_OF: instance})
-    assert await player.text() == "run 2"
+    assert await player.text_of("work", meta={**KEY, REPEAT_OF: instance}) == "run 2"
 
 
 @pytest.mark.parametrize("repeat_of", [7, "x" * 129, ["a"]], ids=repr)
@@ -391,11 +375,9 @@ async def test_keys_and_outcomes_draw_from_the_memory_budget_until_they_are_over
 ) -> None:
     runs, memory = Runs(), MemoryBudget(10_000_000)
     async with play(runs.server(memory=memory), era) as player:
-        await player.call("work")
-        await player.text()
+        await player.text_of("work")
         before = memory.drawn
-        await player.call("work", meta=KEY)
-        await player.text()
+        await player.text_of("work", meta=KEY)
         await wait_all_tasks_blocked()
         assert memory.drawn > before + KEY_SIZE
         await trio.sleep(61)
@@ -407,12 +389,10 @@ async def test_keys_and_outcomes_draw_from_the_memory_budget_until_they_are_over
 async def test_a_key_that_has_no_room_is_refused_and_nothing_runs(era: type[Legacy]) -> None:
     runs, memory = Runs(), MemoryBudget(10_000_000)
     async with play(runs.server(memory=memory), era) as player:
-        await player.call("work")
-        await player.text()
+        await player.text_of("work")
         with memory.open() as hog:
             hog.draw(memory.total - memory.drawn - KEY_SIZE + 1)
-            await player.call("work", meta=KEY)
-            assert (await player.error())["code"] == SERVER_BUSY
+            assert (await player.error_of("work", meta=KEY))["code"] == SERVER_BUSY
         assert runs.count == 1
 
 
@@ -423,12 +403,9 @@ async def test_too_many_outcomes_drop_the_oldest_and_its_call_is_lost(
     runs = Runs()
     async with play(runs.server(), era) as player:
         for number in range(3):
-            await player.call("work", meta={IDEMPOTENCY_KEY: str(number)})
-            await player.text()
-        await player.call("work", meta={IDEMPOTENCY_KEY: "0"})
-        assert is_lost(await player.error())
-        await player.call("work", meta={IDEMPOTENCY_KEY: "1"})
-        assert await player.text() == "run 2"
+            await player.text_of("work", meta={IDEMPOTENCY_KEY: str(number)})
+        assert is_lost(await player.error_of("work", meta={IDEMPOTENCY_KEY: "0"}))
+        assert await player.text_of("work", meta={IDEMPOTENCY_KEY: "1"}) == "run 2"
 
 
 async def test_when_keys_were_dropped_early_a_marked_repeat_still_does_not_run(
@@ -439,16 +416,13 @@ async def test_when_keys_were_dropped_early_a_marked_repeat_still_does_not_run(
     runs = Runs()
     async with play(runs.server(), era) as player:
         for number in range(3):
-            await player.call("work", meta={IDEMPOTENCY_KEY: str(number)})
-            await player.text()
+            await player.text_of("work", meta={IDEMPOTENCY_KEY: str(number)})
         calls = player.talk.service.calls
         repeated = {IDEMPOTENCY_KEY: "0", REPEAT_OF: calls.node}
-        await player.call("work", meta=repeated)
-        assert is_lost(await player.error())
+        assert is_lost(await player.error_of("work", meta=repeated))
         # Every key that was dropped would be over by now.
         await trio.sleep(KEY_LIFE + 61)
-        await player.call("work", meta=repeated)
-        assert await player.text() == "run 4"
+        assert await player.text_of("work", meta=repeated) == "run 4"
 
 
 async def test_keys_that_one_principal_has_dropped_early_cost_another_nothing(
@@ -459,13 +433,10 @@ async def test_keys_that_one_principal_has_dropped_early_cost_another_nothing(
     async with runs.server(outcome_grace=0).open_service() as service:
         alice, bob = (era(Talk(service, principal=name), EVERYTHING) for name in ("alice", "bob"))
         for number in range(8):
-            await alice.call("work", meta={IDEMPOTENCY_KEY: str(number)})
-            await alice.text()
+            await alice.text_of("work", meta={IDEMPOTENCY_KEY: str(number)})
         repeated = {IDEMPOTENCY_KEY: "0", REPEAT_OF: service.calls.node}
-        await alice.call("work", meta=repeated)
-        assert is_lost(await alice.error())
-        await bob.call("work", meta=repeated)
-        assert await bob.text() == "run 9"
+        assert is_lost(await alice.error_of("work", meta=repeated))
+        assert await bob.text_of("work", meta=repeated) == "run 9"
 
 
 async def test_nothing_is_left_at_the_end(era: type[Legacy]) -> None:

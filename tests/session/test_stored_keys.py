@@ -33,8 +33,7 @@ async def test_nothing_is_answered_before_its_outcome_is_stored(shop: Shop, era:
     async with process(shop, era) as first:
         answered_at: list[int] = []
         first.store.on_write = lambda _changes: answered_at.append(first.player.talk.session.requests.count)
-        await first.call("pay")
-        assert await first.text() == "paid 1"
+        assert await first.text_of("pay") == "paid 1"
     # The claim, and the outcome.
     assert answered_at == [1, 1]
 
@@ -47,8 +46,7 @@ async def test_a_call_that_died_with_its_process_is_not_run_again(
         await wait_all_tasks_blocked()
     for _ in range(2):
         async with process(shop, era) as second:
-            await second.call("pay", first.node)
-            assert await second.is_lost()
+            assert await second.has_lost("pay", first.node)
     assert shop.done == ["pay"]
 
 
@@ -61,11 +59,9 @@ async def test_a_tool_that_may_be_replayed_goes_on_and_repeats_no_step(
         assert shop.done == ["charge"]
     shop.hold.set()
     async with process(shop, era) as second:
-        await second.call("order", first.node)
-        assert await second.text() == "ordered"
+        assert await second.text_of("order", first.node) == "ordered"
     async with process(shop, era) as third:
-        await third.call("order", first.node)
-        assert await third.text() == "ordered"
+        assert await third.text_of("order", first.node) == "ordered"
     assert shop.done == ["charge", "ship"]
 
 
@@ -100,8 +96,7 @@ async def test_a_call_whose_log_cannot_be_read_is_lost_and_the_server_goes_on(
     async with process(shop, era) as second:
         await second.call("order", first.node)
         assert "cannot be read" in await second.player.failure()
-        await second.call("pay", key="another")
-        assert await second.text() == "paid 2"
+        assert await second.text_of("pay", key="another") == "paid 2"
     assert shop.done == ["charge", "pay"]
 
 
@@ -124,15 +119,13 @@ async def test_a_request_that_never_arrived_runs(shop: Shop, era: type[Legacy]) 
     async with process(shop, era) as first:
         pass
     async with process(shop, era) as second:
-        await second.call("pay", first.node)
-        assert await second.text() == "paid 1"
+        assert await second.text_of("pay", first.node) == "paid 1"
 
 
 async def test_a_request_that_another_store_may_know_is_not_run(shop: Shop, era: type[Legacy]) -> None:
     for _ in range(2):
         async with process(shop, era) as only:
-            await only.call("pay", "a process of another machine")
-            assert await only.is_lost()
+            assert await only.has_lost("pay", "a process of another machine")
     assert shop.done == []
 
 
@@ -142,8 +135,7 @@ async def test_a_tool_that_does_no_harm_runs_again_and_writes_nothing(shop: Shop
         await wait_all_tasks_blocked()
     shop.hold.set()
     async with process(shop, era) as second:
-        await second.call("set_price", first.node)
-        assert await second.text() == "set"
+        assert await second.text_of("set_price", first.node) == "set"
     assert (shop.done, shop.disk.writes) == (["price", "price"], [])
 
 
@@ -154,8 +146,7 @@ async def test_a_call_that_runs_too_long_in_another_process_is_waited_for_in_the
         await first.call("pay")
         await wait_all_tasks_blocked()
         began = trio.current_time()
-        await second.call("pay", first.node)
-        assert (await second.player.error())["code"] == SERVER_BUSY
+        assert await second.code_of("pay", first.node) == SERVER_BUSY
         # Before a response over HTTP would have begun.
         assert 10 < trio.current_time() - began < 15
         await second.call("pay", first.node)
@@ -221,8 +212,7 @@ async def test_a_call_that_a_shutdown_interrupts_and_that_must_not_run_again_has
         await first.player.talk.service.drain(0)
         assert (await first.player.error())["data"] == {OUTCOME_UNKNOWN: True}
     async with process(shop, era) as second:
-        await second.call("pay", first.node)
-        assert await second.is_lost()
+        assert await second.has_lost("pay", first.node)
     assert shop.done == ["pay"]
 
 
@@ -263,8 +253,7 @@ async def test_another_request_under_a_key_is_an_error(shop: Shop, era: type[Leg
         await first.call("pay")
         await first.text()
     async with process(shop, era) as second:
-        await second.call("order")
-        assert (await second.player.error())["code"] == INVALID_PARAMS
+        assert await second.code_of("order") == INVALID_PARAMS
     assert shop.done == ["pay"]
 
 
@@ -272,8 +261,7 @@ async def test_a_store_that_fails_lets_nothing_run(shop: Shop, era: type[Legacy]
     async with process(shop, era) as only:
         await only.player.talk.initialize() if era is Legacy else None
         only.store.failing = True
-        await only.call("pay")
-        assert (await only.player.error())["code"] == SERVER_BUSY
+        assert await only.code_of("pay") == SERVER_BUSY
     assert shop.done == []
 
 
@@ -285,15 +273,13 @@ async def test_a_store_that_fails_at_the_end_costs_the_repeat_its_outcome(shop: 
         shop.hold.set()
         assert await first.text() == "paid 1"
     async with process(shop, era) as second:
-        await second.call("pay", first.node)
-        assert await second.is_lost()
+        assert await second.has_lost("pay", first.node)
     assert shop.done == ["pay"]
 
 
 async def test_nothing_of_a_refused_call_is_stored(shop: Shop, era: type[Legacy]) -> None:
     async with process(shop, era) as only:
-        await only.call("pay", key="k" * 129)
-        assert (await only.player.error())["code"] == INVALID_PARAMS
+        assert await only.code_of("pay", key="k" * 129) == INVALID_PARAMS
         await only.call("no such tool")
         await only.player.error()
     assert not any(kind == KEY_KIND for kind, _ in shop.disk.records)
@@ -380,8 +366,7 @@ async def test_nothing_runs_if_all_go_while_the_key_is_recorded_and_a_repeat_run
         await wait_all_tasks_blocked()
         assert shop.done == []
         assert not only.player.talk.service.idempotency_keys
-        await only.call("pay")
-        assert await only.text() == "paid 1"
+        assert await only.text_of("pay") == "paid 1"
 
 
 async def test_all_that_wait_hear_that_the_key_cannot_be_recorded(

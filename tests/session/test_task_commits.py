@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import Disk
+from crashing_store import CrashingStore, Disk
 from task_process import KEYS, Process, Work, record_of
 from task_talk import LegacyTask, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -37,6 +37,10 @@ class Stages(Work):
         self.end = trio.Event()
         self.cleaned = False
 
+    def finish(self) -> None:
+        self.stage.set()
+        self.end.set()
+
     async def order(self, ctx: Context) -> str:
         self.runs += 1
         await ctx.status("first")
@@ -51,13 +55,16 @@ class Stages(Work):
 
 
 @asynccontextmanager
-async def begun(era: type[LegacyTask], process: Process) -> AsyncIterator[LegacyTask]:
-    """A task that has said its first status."""
-    async with process.task(era) as task:
+async def begun(
+    era: type[LegacyTask], disk: Disk, work: Work, *, graceful: bool = False
+) -> AsyncIterator[tuple[CrashingStore, Any]]:
+    """A task that has done what it can do at once, and the store of its process."""
+    process = Process(disk, work)
+    async with process.task(era, graceful=graceful) as task:
         await task.start("order")
         await wait_all_tasks_blocked()
         task.talk.waiting()
-        yield task
+        yield process.store, task
 
 
 def news(task: LegacyTask) -> list[Any]:
@@ -66,18 +73,17 @@ def news(task: LegacyTask) -> list[Any]:
 
 async def test_a_status_is_shown_and_announced_when_it_is_stored(task_era: type[LegacyTask], disk: Disk) -> None:
     work = Stages()
-    process = Process(disk, work)
-    async with begun(task_era, process) as task:
+    async with begun(task_era, disk, work) as (store, task):
         if task_era is ModernTask:
             task.request("subscriptions/listen", notifications={"taskIds": [task.id]})
             await wait_all_tasks_blocked()
             task.talk.waiting()
-        process.store.hang = trio.Event()
+        store.hang = trio.Event()
         work.stage.set()
         await wait_all_tasks_blocked()
         assert news(task) == []
         assert (await task.get())["statusMessage"] == "first"
-        process.store.hang.set()
+        store.hang.set()
         await wait_all_tasks_blocked()
         assert [each["params"]["statusMessage"] for each in news(task)] == ["second"]
         assert (await task.get())["statusMessage"] == "second"
@@ -97,17 +103,16 @@ async def test_a_question_is_shown_after_the_status_that_was_set_before_it(
     task_era: type[LegacyTask], disk: Disk
 ) -> None:
     work = Asking()
-    process = Process(disk, work)
-    async with begun(task_era, process) as task:
+    async with begun(task_era, disk, work) as (store, task):
         if task_era is LegacyTask:
             task.about("tasks/result")
-        process.store.hang = trio.Event()
+        store.hang = trio.Event()
         work.stage.set()
         await wait_all_tasks_blocked()
         assert news(task) == []
         seen = await task.get()
         assert (seen["statusMessage"], seen["status"]) == ("first", "working")
-        process.store.hang.set()
+        store.hang.set()
         await wait_all_tasks_blocked()
         seen = await task.get()
         assert (seen["statusMessage"], seen["status"]) == ("half of it is done", "input_required")
@@ -117,39 +122,35 @@ async def test_a_question_is_asked_although_the_store_does_not_take_the_status_b
     task_era: type[LegacyTask], disk: Disk
 ) -> None:
     work = Asking()
-    process = Process(disk, work)
-    async with begun(task_era, process) as task:
-        process.store.failing = True
+    async with begun(task_era, disk, work) as (store, task):
+        store.failing = True
         work.stage.set()
         assert await task.status() == "input_required"
-        process.store.failing = False
+        store.failing = False
 
 
 async def test_a_task_is_cancelled_while_its_question_waits_for_the_status(
     task_era: type[LegacyTask], disk: Disk
 ) -> None:
     work = Asking()
-    process = Process(disk, work)
-    async with begun(task_era, process) as task:
-        process.store.hang = trio.Event()
+    async with begun(task_era, disk, work) as (store, task):
+        store.hang = trio.Event()
         work.stage.set()
         await wait_all_tasks_blocked()
         task.about("tasks/cancel")
         await wait_all_tasks_blocked()
-        process.store.hang.set()
+        store.hang.set()
         assert await task.status() == "cancelled"
 
 
 async def test_an_outcome_is_shown_when_it_is_stored(task_era: type[LegacyTask], disk: Disk) -> None:
     work = Stages()
-    process = Process(disk, work)
-    async with begun(task_era, process) as task:
-        process.store.hang = trio.Event()
-        work.stage.set()
-        work.end.set()
+    async with begun(task_era, disk, work) as (store, task):
+        store.hang = trio.Event()
+        work.finish()
         await wait_all_tasks_blocked()
         assert await task.status() == "working"
-        process.store.hang.set()
+        store.hang.set()
         assert await task.status() == "completed"
 
 
@@ -157,15 +158,14 @@ async def test_a_cancel_is_answered_when_it_is_stored_and_is_the_outcome(
     task_era: type[LegacyTask], disk: Disk
 ) -> None:
     work = Stages()
-    process = Process(disk, work)
-    async with begun(task_era, process) as task:
-        process.store.hang = trio.Event()
+    async with begun(task_era, disk, work) as (store, task):
+        store.hang = trio.Event()
         cancelling = task.about("tasks/cancel")
         await wait_all_tasks_blocked()
         # The work has returned meanwhile.
         assert work.cleaned
         assert [each for each in task.talk.waiting() if each.get("id") == cancelling] == []
-        process.store.hang.set()
+        store.hang.set()
         assert "result" in await task.reply(cancelling)
         assert await task.status() == "cancelled"
 
@@ -173,63 +173,53 @@ async def test_a_cancel_is_answered_when_it_is_stored_and_is_the_outcome(
 async def test_a_cancel_of_what_is_over_already_is_answered_when_that_is_stored(
     task_era: type[LegacyTask], disk: Disk
 ) -> None:
-    process = Process(disk, Stages())
-    async with begun(task_era, process) as task:
-        process.store.hang = trio.Event()
+    async with begun(task_era, disk, Stages()) as (store, task):
+        store.hang = trio.Event()
         cancels = [task.about("tasks/cancel") for _ in range(2)]
         await wait_all_tasks_blocked()
         assert [each for each in task.talk.waiting() if each.get("id") in cancels] == []
-        process.store.hang.set()
+        store.hang.set()
         await wait_all_tasks_blocked()
         assert {each.get("id") for each in task.talk.waiting()} >= set(cancels)
 
 
 async def test_the_first_answer_to_a_question_counts(disk: Disk) -> None:
-    process = Process(disk, Work())
-    async with process.task(ModernTask) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
+    async with begun(ModernTask, disk, Work()) as (store, task):
         (key,) = (await task.get())["inputRequests"]
-        process.store.hang = trio.Event()
+        store.hang = trio.Event()
         for action in ("decline", "cancel"):
-            task.request("tasks/update", taskId=task.id, inputResponses={key: {"action": action}})
+            task.update({key: {"action": action}})
             await wait_all_tasks_blocked()
         # It is answered, and so no question any more.
         assert "inputRequests" not in await task.get()
-        process.store.hang.set()
+        store.hang.set()
         await wait_all_tasks_blocked()
         await task.answer(True)
         assert (await task.result())["content"][0]["text"] == "1 decline accept"
 
 
 async def test_an_answer_that_is_repeated_is_acknowledged_when_the_first_is_stored(disk: Disk) -> None:
-    process = Process(disk, Work())
-    async with process.task(ModernTask) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
+    async with begun(ModernTask, disk, Work()) as (store, task):
         (key,) = (await task.get())["inputRequests"]
-        process.store.hang = trio.Event()
+        store.hang = trio.Event()
         answers = {key: {"action": "decline"}}
-        sent = [task.request("tasks/update", taskId=task.id, inputResponses=answers) for _ in range(2)]
+        sent = [task.update(answers) for _ in range(2)]
         await wait_all_tasks_blocked()
         assert task.talk.waiting() == []
-        process.store.hang.set()
+        store.hang.set()
         await wait_all_tasks_blocked()
         assert {message.get("id") for message in task.talk.waiting()} == set(sent)
 
 
 async def test_an_answer_that_the_store_does_not_keep_is_not_acknowledged_until_it_does(disk: Disk) -> None:
-    process = Process(disk, Work())
-    async with process.task(ModernTask) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
+    async with begun(ModernTask, disk, Work()) as (store, task):
         (key,) = (await task.get())["inputRequests"]
-        process.store.failing = True
+        store.failing = True
         answers = {key: {"action": "decline"}}
-        error = await task.talk.error(task.request("tasks/update", taskId=task.id, inputResponses=answers))
+        error = await task.talk.error(task.update(answers))
         assert error["code"] == SERVER_BUSY
-        process.store.failing = False
-        await task.talk.result(task.request("tasks/update", taskId=task.id, inputResponses=answers))
+        store.failing = False
+        await task.talk.result(task.update(answers))
 
 
 async def test_of_a_task_that_is_over_its_outcome_is_stored_and_nothing_else(
@@ -251,7 +241,7 @@ async def test_a_process_that_has_lost_a_task_ends_its_work_and_leaves_the_store
 ) -> None:
     """It was thought to be dead."""
     work = Stages()
-    async with begun(task_era, Process(disk, work)) as task:
+    async with begun(task_era, disk, work) as (_, task):
         (key,) = [key for key in disk.records if key[0] == "task"]
         taken = record_of(disk, task.id)._replace(node="another", message="elsewhere")
         value = Vault(KEYS).seal(taken.encode(), record_place(*key))
@@ -288,20 +278,18 @@ async def test_an_outcome_that_the_store_did_not_take_is_stored_when_it_works_ag
 ) -> None:
     """Otherwise the next process would go on with a task that was cancelled."""
     work = Stages()
-    process = Process(disk, work)
-    async with begun(task_era, process) as task:
-        process.store.failing = True
+    async with begun(task_era, disk, work) as (store, task):
+        store.failing = True
         if cancelled:
             task.about("tasks/cancel")
         else:
-            work.stage.set()
-            work.end.set()
+            work.finish()
         shown = "cancelled" if cancelled else "completed"
         assert await task.status() == shown
         mock_clock.jump(SAVE_AGAIN_SECONDS)
         assert await task.status() == shown
         assert record_of(disk, task.id).outcome is None
-        process.store.failing = False
+        store.failing = False
         mock_clock.jump(SAVE_AGAIN_SECONDS)
         assert await task.status() == shown
         assert record_of(disk, task.id).outcome is not None
@@ -316,44 +304,37 @@ async def test_an_outcome_that_the_store_did_not_take_is_written_once_more_at_th
 ) -> None:
     """The next process would run a task that was cancelled, or call one lost that had ended."""
     work = Stages()
-    process = Process(disk, work)
+    async with begun(task_era, disk, work, graceful=True) as (store, task):
+        write = store.write
 
-    write = process.store.write
+        async def write_without_saying_so(changes: Sequence[Change]) -> None:
+            await write(changes)
+            raise StoreError("the time is over")
 
-    async def write_without_saying_so(changes: Sequence[Change]) -> None:
-        await write(changes)
-        raise StoreError("the time is over")
-
-    async with process.task(task_era, graceful=True) as task:
-        await task.start("order")
-        await wait_all_tasks_blocked()
         if was_made:
-            monkeypatch.setattr(process.store, "write", write_without_saying_so)
+            monkeypatch.setattr(store, "write", write_without_saying_so)
         else:
-            process.store.failing = True
+            store.failing = True
         if cancelled:
             task.about("tasks/cancel")
         else:
-            work.stage.set()
-            work.end.set()
+            work.finish()
         shown = "cancelled" if cancelled else "completed"
         await wait_all_tasks_blocked()
         assert await task.status() == shown
-        process.store.failing = False
-        monkeypatch.setattr(process.store, "write", write)
+        store.failing = False
+        monkeypatch.setattr(store, "write", write)
     assert (record_of(disk, task.id).outcome.result is None) is cancelled
 
 
 async def test_a_server_ends_although_the_store_never_takes_an_outcome(
     task_era: type[LegacyTask], disk: Disk, autojump_clock: object
 ) -> None:
-    process = Process(disk, Stages())
-    async with process.task(task_era, graceful=True) as task:
-        await task.start("order")
-        process.store.failing = True
+    async with begun(task_era, disk, Stages(), graceful=True) as (store, task):
+        store.failing = True
         task.about("tasks/cancel")
         await wait_all_tasks_blocked()
-        process.store.failing = False
-        process.store.hang = trio.Event()
+        store.failing = False
+        store.hang = trio.Event()
         began = trio.current_time()
     assert trio.current_time() - began <= 2 * LAST_SECONDS
