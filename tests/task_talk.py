@@ -9,7 +9,7 @@ from talk import Talk
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import TASKS_EXTENSION
 
-from trio_mcp.protocol.jsonrpc import RequestId
+from trio_mcp.types import RequestId
 
 DECLARES: Json = {**EVERYTHING, "extensions": {TASKS_EXTENSION: {}}}
 """The capabilities of a modern client that takes tasks."""

@@ -22,9 +22,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY, INTERNAL_ERROR, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
 
 from trio_mcp import CancelReason
-from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
 from trio_mcp.session.calls.directory import NOT_REACHED
+from trio_mcp.types import RequestId
 
 PARK_TTL = 600.0
 OPTIONS = ServiceOptions(keys=KEYS, actors=Limits(park_ttl=PARK_TTL))

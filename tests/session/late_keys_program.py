@@ -64,15 +64,10 @@ class Program:
             "shop", options=ServiceOptions(store=store, keys=KeyRing([bytes(32)]), outcome_grace=self.grace)
         )
         server.tool(self.pay)
-        server.tool(task=True)(self.report)
+        server.tool(name="report", task=True)(self.pay)
         return server
 
     async def pay(self, key: str, seconds: float) -> str:
-        self.runs[key] += 1
-        await trio.sleep(seconds)
-        return f"{key} {self.runs[key]}"
-
-    async def report(self, key: str, seconds: float) -> str:
         self.runs[key] += 1
         await trio.sleep(seconds)
         return f"{key} {self.runs[key]}"

@@ -12,9 +12,9 @@ from talk import DECLINE, Talk, accept
 from wire_terms import INTERNAL_ERROR, INVALID_PARAMS
 
 from trio_mcp.errors import InvalidRequestState
-from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.runtime import Actor
 from trio_mcp.session import Service
+from trio_mcp.types import RequestId
 
 STATE_ERROR = {"code": INVALID_PARAMS, "message": InvalidRequestState.TEXT}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from talk import Talk
 from tasks_model import Case
 
-from trio_mcp.protocol.jsonrpc import RequestId
+from trio_mcp.types import RequestId
 
 CALLERS = ("ana", "ana", "ben", None, None)
 """Who the callers are authenticated as. The second is another session of the first."""

@@ -14,9 +14,9 @@ from tasks_process import Process, WallClock, opened_task
 from tasks_records import Asked, Round, Sent, Task
 from wire_terms import INTERNAL_ERROR, INVALID_PARAMS, OUTCOME_UNKNOWN, RELATED_TASK, SERVER_BUSY
 
-from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.session.tasks.mail import MAIL_KIND, Letter
 from trio_mcp.session.tasks.record import TaskRecord, storage_key
+from trio_mcp.types import RequestId
 
 ENDS = {"completed": "done", "failed": "failed", "cancelled": "cancelled"}
 ROUNDING = 0.002

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 from naming import unnamed
-from talk import ERAS, Json, Legacy, Talk, accept, offering, play, session_with, talk_to
+from talk import Json, Legacy, Talk, accept, offering, play, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import INVALID_PARAMS
 
@@ -177,7 +177,6 @@ def is_invalid_state(error: Json) -> bool:
     return (error["code"], error["message"]) == (INVALID_PARAMS, InvalidRequestState.TEXT)
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_the_caller_reads_that_the_question_timed_out_in_both_eras(
     era: type[Legacy], autojump_clock: MockClock
 ) -> None:
@@ -222,7 +221,7 @@ async def test_a_call_whose_question_has_no_timeout_or_time_left_gets_the_one_er
         assert is_invalid_state(await talk.error(unlimited.retry(3)))
 
 
-@pytest.mark.parametrize("wrong", ["principal", "tool", "seal", "keys"])
+@pytest.mark.parametrize("wrong", ["principal", "tool", "seal", "keys", "a tool that was removed"])
 async def test_every_other_failure_of_a_late_state_stays_the_one_error(wrong: str, autojump_clock: MockClock) -> None:
     server = timing_out()
     async with talk_to(server) as talk:
@@ -236,18 +235,11 @@ async def test_every_other_failure_of_a_late_state_stays_the_one_error(wrong: st
                 tool = "asks_without"
             case "seal":
                 state = state[:-4] + ("AAAA" if state[-4:] != "AAAA" else "BBBB")
-            case _:
+            case "keys":
                 talk.service.calls.sealer = Sealer(KeyRing.random(), "tester")
+            case _:
+                server.remove_tool(tool)
         assert is_invalid_state(await other.error(other.leg(tool, state=state, answers=answers)))
-
-
-async def test_a_tool_that_was_removed_meanwhile_is_the_one_error(autojump_clock: MockClock) -> None:
-    server = timing_out()
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("asks_with_timeout"))
-        await trio.sleep(LATE)
-        server.remove_tool("asks_with_timeout")
-        assert is_invalid_state(await talk.error(asked.retry(3)))
 
 
 async def test_a_prompt_and_a_resource_time_out_with_errors(autojump_clock: MockClock) -> None:

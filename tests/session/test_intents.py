@@ -12,13 +12,13 @@ import trio
 from crashing_store import CrashingStore, Disk
 from peer import Json, text_of
 from talk import DECLINE, Round, Talk, accept, talk_to
+from task_process import KEYS
 from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY
 
 from trio_mcp import Context, Server
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import StepMayHaveRun
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Journal
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.memory import CallMemory
@@ -28,7 +28,6 @@ from trio_mcp.storage import Change
 from trio_mcp.stores import Append, StoreError
 from trio_mcp.types import ToolAnnotations
 
-KEYS = KeyRing.random()
 YES = accept(value=True)
 Tool = Callable[..., Coroutine[Any, Any, object]]
 

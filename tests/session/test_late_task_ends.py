@@ -18,14 +18,13 @@ from wire_terms import IDEMPOTENCY_KEY, REPEAT_OF
 
 from trio_mcp import Context, RequestTimeout, Server, ServiceOptions, TaskOptions
 from trio_mcp.base.shared_limits import STORED_OUTCOMES
-from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import Limits, MemoryBudget
 from trio_mcp.session.recovery import key_store
 from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
 from trio_mcp.storage import Change
 from trio_mcp.stores import Put, StoreError, StoreFull, StoreTimeout
-from trio_mcp.types import ToolAnnotations
+from trio_mcp.types import RequestId, ToolAnnotations
 
 
 class Shop(shared_disk.Shop):

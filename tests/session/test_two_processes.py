@@ -18,7 +18,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.directory import MOST_LEGS, Unreached
@@ -26,6 +25,7 @@ from trio_mcp.session.tasks.mail import MAIL_KIND
 from trio_mcp.session.tasks.record import storage_key
 from trio_mcp.stores import Append, Record, Remove
 from trio_mcp.stores.sealed import record_place
+from trio_mcp.types import RequestId
 
 # tasks of a process that ends
 
@@ -141,15 +141,15 @@ async def test_a_replayable_call_of_a_process_that_this_store_never_had_goes_on(
 
 
 @asynccontextmanager
-async def legacy_pair(work: Work) -> AsyncIterator[tuple[Process, LegacyTask, LegacyTask]]:
-    """A process that works on a task, and a client at each of two processes; that at the second one asks for the result."""
+async def legacy_pair(work: Work) -> AsyncIterator[tuple[CrashingStore, CrashingStore, LegacyTask, LegacyTask]]:
+    """The stores of a process that works on a task and of another one, and the task as a client at each of them has it."""
     disk = Disk()
     first, second = Process(disk, work), Process(disk, work)
     async with first.task(LegacyTask) as task, second.task(LegacyTask) as elsewhere:
         await task.start("order")
         await wait_all_tasks_blocked()
         elsewhere.id = task.id
-        yield first, task, elsewhere
+        yield first.store, second.store, task, elsewhere
 
 
 async def asked(task: LegacyTask) -> Any:
@@ -164,7 +164,7 @@ async def test_the_result_of_a_task_is_waited_for_at_another_process_which_asks_
     autojump_clock: MockClock,
 ) -> None:
     work = Work()
-    async with legacy_pair(work) as (_, task, elsewhere):
+    async with legacy_pair(work) as (_, _, task, elsewhere):
         result = elsewhere.about("tasks/result")
         for text in ("Keep it?", "Really?"):
             question = await asked(elsewhere)
@@ -179,7 +179,7 @@ async def test_the_result_of_a_task_is_waited_for_at_another_process_which_asks_
 async def test_a_question_that_is_answered_where_the_task_runs_is_withdrawn_elsewhere(
     autojump_clock: MockClock,
 ) -> None:
-    async with legacy_pair(Work()) as (_, task, elsewhere):
+    async with legacy_pair(Work()) as (_, _, task, elsewhere):
         result = elsewhere.about("tasks/result")
         question = await asked(elsewhere)
         await task.answer(True)
@@ -193,7 +193,7 @@ async def test_a_question_that_is_answered_where_the_task_runs_is_withdrawn_else
 async def test_the_error_of_a_client_at_another_process_is_raised_where_the_task_runs(
     autojump_clock: MockClock,
 ) -> None:
-    async with legacy_pair(Work()) as (_, _, elsewhere):
+    async with legacy_pair(Work()) as (_, _, _, elsewhere):
         result = elsewhere.about("tasks/result")
         question = await asked(elsewhere)
         elsewhere.talk.send({"id": question["id"], "error": {"code": -1, "message": "not today"}})
@@ -204,10 +204,10 @@ async def test_the_error_of_a_client_at_another_process_is_raised_where_the_task
 
 async def test_a_request_for_the_result_goes_on_where_the_task_is_taken_over(autojump_clock: MockClock) -> None:
     work = Work()
-    async with legacy_pair(work) as (first, _, elsewhere):
+    async with legacy_pair(work) as (store, _, _, elsewhere):
         result = elsewhere.about("tasks/result")
         await asked(elsewhere)
-        first.store.crash()
+        store.crash()
         for _ in range(2):
             question = await asked(elsewhere)
             elsewhere.talk.answer(question, accept(value=True))
@@ -218,15 +218,12 @@ async def test_a_request_for_the_result_goes_on_where_the_task_is_taken_over(aut
 async def test_a_store_that_fails_for_a_while_is_waited_for_by_a_request_for_the_result(
     autojump_clock: MockClock,
 ) -> None:
-    disk, work = Disk(), Work()
-    first, second = Process(disk, work), Process(disk, work)
-    async with first.task(LegacyTask) as task, second.task(LegacyTask) as elsewhere:
-        elsewhere.id = (await task.start("order"))["taskId"]
+    async with legacy_pair(Work()) as (_, store, _, elsewhere):
         result = elsewhere.about("tasks/result")
         question = await asked(elsewhere)
-        second.store.failing = True
+        store.failing = True
         await trio.sleep(5)
-        second.store.failing = False
+        store.failing = False
         elsewhere.talk.answer(question, accept(value=True))
         elsewhere.talk.answer(await asked(elsewhere), accept(value=True))
         assert (await elsewhere.reply(result))["result"]["content"][0]["text"] == "1 accept accept"
@@ -235,16 +232,13 @@ async def test_a_store_that_fails_for_a_while_is_waited_for_by_a_request_for_the
 async def test_an_answer_that_cannot_be_sent_on_is_asked_for_again_by_the_next_request_for_the_result(
     autojump_clock: MockClock,
 ) -> None:
-    disk, work = Disk(), Work()
-    first, second = Process(disk, work), Process(disk, work)
-    async with first.task(LegacyTask) as task, second.task(LegacyTask) as elsewhere:
-        elsewhere.id = (await task.start("order"))["taskId"]
+    async with legacy_pair(Work()) as (_, store, _, elsewhere):
         result = elsewhere.about("tasks/result")
         question = await asked(elsewhere)
-        second.store.failing = True
+        store.failing = True
         elsewhere.talk.answer(question, accept(value=True))
         assert (await elsewhere.reply(result))["error"]["code"] == SERVER_BUSY
-        second.store.failing = False
+        store.failing = False
         elsewhere.about("tasks/result")
         assert (await asked(elsewhere))["params"]["message"] == "Keep it?"
 
