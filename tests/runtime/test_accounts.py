@@ -192,16 +192,16 @@ def test_where_the_budget_is_used_up_who_has_most_loses_most() -> None:
     assert budget.drawn == 600
 
 
-def keeping(budget: MemoryBudget, most: int = 300) -> Account:
-    """Return the account of a connection that keeps bytes."""
+def keeping() -> tuple[MemoryBudget, Account]:
+    """Return a budget, and the account of a connection that keeps bytes."""
+    budget = MemoryBudget(1000)
     connection = budget.open("a")
-    connection.keep(most)
-    return connection
+    connection.keep(300)
+    return budget, connection
 
 
 def test_an_account_that_keeps_bytes_passes_them_from_one_call_to_the_next() -> None:
-    budget = MemoryBudget(1000)
-    connection = keeping(budget)
+    budget, connection = keeping()
     connection.open(200).close()
     assert (connection.kept, drawn(budget)) == (200, 200)
     with connection.open(150):
@@ -211,8 +211,7 @@ def test_an_account_that_keeps_bytes_passes_them_from_one_call_to_the_next() -> 
 
 
 def test_more_than_an_account_may_keep_is_given_back() -> None:
-    budget = MemoryBudget(1000)
-    connection = keeping(budget)
+    budget, connection = keeping()
     connection.open(301).close()
     assert drawn(budget) == 0
     with connection.open(200), connection.open(200):
@@ -221,8 +220,7 @@ def test_more_than_an_account_may_keep_is_given_back() -> None:
 
 
 def test_an_account_that_is_closed_gives_back_what_it_has_kept_and_keeps_nothing_more() -> None:
-    budget = MemoryBudget(1000)
-    connection = keeping(budget)
+    budget, connection = keeping()
     connection.open(200).close()
     running = connection.open(100)
     connection.close()
@@ -234,8 +232,8 @@ def test_an_account_that_is_closed_gives_back_what_it_has_kept_and_keeps_nothing
 
 @pytest.mark.parametrize("taking", ["an account", "a table", "one step"])
 def test_over_half_of_the_budget_what_was_kept_is_given_back_before_anything_is_refused(taking: str) -> None:
-    budget = MemoryBudget(1000)
-    keeping(budget).open(300).close()
+    budget, connection = keeping()
+    connection.open(300).close()
     if taking == "an account":
         budget.open("b").take(251)
     elif taking == "a table":
@@ -248,8 +246,7 @@ def test_over_half_of_the_budget_what_was_kept_is_given_back_before_anything_is_
 
 
 def test_over_half_of_the_budget_nothing_is_kept() -> None:
-    budget = MemoryBudget(1000)
-    connection = keeping(budget)
+    budget, connection = keeping()
     running = connection.open(200)
     budget.open("b").draw(400)
     running.close()
@@ -257,8 +254,7 @@ def test_over_half_of_the_budget_nothing_is_kept() -> None:
 
 
 def test_what_an_account_has_kept_is_not_given_back_from_another_thread() -> None:
-    budget = MemoryBudget(1000)
-    connection = keeping(budget)
+    budget, connection = keeping()
     connection.open(300).close()
     other = threading.Thread(target=budget.is_over_half, args=(1000,))
     other.start()

@@ -85,13 +85,21 @@ def with_message_middleware(_folder: Path) -> Server:
     return server
 
 
-def with_call_middleware(_folder: Path) -> Server:
-    server = offering(echo)
+def results_of(server: Server) -> list[CallResult]:
+    """Let middleware keep the results of calls."""
+    seen: list[CallResult] = []
 
     @server.middleware
     async def passing(_call: CallRequest, handler: CallHandler) -> CallResult:
-        return await handler()
+        seen.append(await handler())
+        return seen[-1]
 
+    return seen
+
+
+def with_call_middleware(_folder: Path) -> Server:
+    server = offering(echo)
+    results_of(server)
     return server
 
 
@@ -121,27 +129,15 @@ async def test_the_log_of_calls_sees_their_models(caplog: pytest.LogCaptureFixtu
 
 
 async def test_middleware_sees_the_result_as_a_model() -> None:
-    seen: list[CallResult] = []
     server = offering(echo)
-
-    @server.middleware
-    async def passing(_call: CallRequest, handler: CallHandler) -> CallResult:
-        seen.append(await handler())
-        return seen[0]
-
+    seen = results_of(server)
     assert await text_of(server, "echo") == "hi"
     assert seen == [CallToolResult(content=[TextContent(text="hi")])]
 
 
 async def test_the_middleware_of_a_mounted_server_sees_the_result_as_a_model() -> None:
-    seen: list[CallResult] = []
     inner, outer = offering(echo), Server("outer")
-
-    @inner.middleware
-    async def passing(_call: CallRequest, handler: CallHandler) -> CallResult:
-        seen.append(await handler())
-        return seen[0]
-
+    seen = results_of(inner)
     outer.mount("in", inner)
     assert isinstance(await params_of(outer), PlainCall)
     assert await text_of(outer, "in_echo") == "hi"
@@ -239,15 +235,9 @@ async def text_of(server: Server, name: str) -> str:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_on_each_transport_what_looks_at_calls_sees_models(wire: str, is_modern: bool) -> None:
     messages: dict[str, object] = {}
-    results: list[object] = []
     server = offering(echo)
     server.message_middleware(lambda message: messages.update({message.method: message.params}))
-
-    @server.middleware
-    async def passing(_call: CallRequest, handler: CallHandler) -> CallResult:
-        results.append(result := await handler())
-        return result
-
+    results = results_of(server)
     await heard_over(wire, server, is_modern)
     assert isinstance(messages["tools/call"], CallToolRequestParams)
     assert results == [CallToolResult(content=[TextContent(text="hi")])]

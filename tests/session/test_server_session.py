@@ -117,7 +117,12 @@ async def test_a_client_that_can_only_open_pages_is_asked_no_form(server: Server
 
 
 async def test_the_level_of_one_session_is_not_that_of_another() -> None:
-    async with session_with(log_server()) as talk:
+    async def logs(ctx: Context) -> str:
+        for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
+            await ctx.log(level, {"at": level}, logger="tests")
+        return "done"
+
+    async with session_with(offering(logs)) as talk:
         other = Talk(talk.service)
         await other.initialize()
         await talk.result(talk.request("logging/setLevel", {"level": "emergency"}))
@@ -142,15 +147,6 @@ async def test_a_bad_value_is_named_with_its_place(server: Server) -> None:
     assert legacy["message"].startswith("params.level: ")
     assert legacy["message"].endswith(f", not {'loud' * 16!r}")
     assert number["message"].endswith(", not 7")
-
-
-def log_server() -> Server:
-    async def logs(ctx: Context) -> str:
-        for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
-            await ctx.log(level, {"at": level}, logger="tests")
-        return "done"
-
-    return offering(logs)
 
 
 @pytest.mark.parametrize("values", [[2, 1], [1, 1], [math.nan], [math.inf], [-math.inf]], ids=str)
