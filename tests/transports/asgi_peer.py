@@ -19,6 +19,14 @@ JSON_HEADERS = {
     "content-type": "application/json",
     "accept": "application/json, text/event-stream",
 }
+LOCAL = {"host": "localhost"}
+ALICE = {"authorization": "Bearer alice"}
+BOB = {"authorization": "Bearer bob"}
+
+
+async def by_token(headers: Mapping[str, str]) -> str | None:
+    """The hook of a server where Alice and Bob have tokens."""
+    return {f"Bearer {name}": name for name in ("alice", "bob")}.get(headers.get("authorization", ""))
 
 
 @dataclass
@@ -145,6 +153,17 @@ class AsgiPeer:
 
     async def post(self, body: object, headers: Mapping[str, str] | None = None, **options: str) -> Reply:
         return await self.start(body, headers, **options).end()
+
+    async def get(self, path: str, headers: Mapping[str, str] = LOCAL, **options: str) -> Reply:
+        return await self.start(b"", headers, method="GET", path=path, **options).end()
+
+    async def open_stream(self, headers: Mapping[str, str] | None = None) -> tuple[Reply, dict[str, str]]:
+        """Open a stream of HTTP+SSE; return it, and the path and the query to which its messages are posted."""
+        named = {**LOCAL, "accept": "text/event-stream", **(headers or {})}
+        stream = self.start(b"", named, method="GET", path="/sse")
+        await stream.until("session_id=")
+        path, _, query = stream.body.decode().partition("data: ")[2].split()[0].partition("?")
+        return stream, {"path": path, "query": query}
 
     async def open_session(
         self, capabilities: Json | None = None, version: str = LEGACY, who: Mapping[str, str] | None = None

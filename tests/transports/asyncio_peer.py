@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import trio
 from asgi_peer import JSON_HEADERS, modern_call
 from peer import Json
 
-from trio_mcp import Server
+from trio_mcp import Context, Server, ServiceOptions
 from trio_mcp_transports.http import McpApp, McpApps
 
 BOUND = 20.0
@@ -99,8 +101,50 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
-def shop() -> Server:
+WEBSOCKET = {
+    "type": "websocket",
+    "path": "/mcp",
+    "query_string": b"",
+    "headers": [(b"host", b"localhost"), (b"sec-websocket-protocol", b"mcp")],
+    "subprotocols": ["mcp"],
+}
+
+
+async def known(_headers: Mapping[str, str]) -> str:
+    """The hook of a server that knows every caller."""
+    return "ada"
+
+
+def noting(events: list[str], *, on_asyncio: bool = False) -> Server:
+    """A server whose tools note when they begin and end: `wait` waits, and `talk` reports something all the time."""
     server = Server("shop")
+
+    @server.tool(asyncio=on_asyncio)
+    async def wait() -> None:
+        events.append("began")
+        try:
+            await (asyncio if on_asyncio else trio).sleep(60)
+        finally:
+            events.append("ended")
+
+    @server.tool
+    async def talk(ctx: Context) -> None:
+        try:
+            for done in itertools.count():
+                await ctx.progress(done)
+        finally:
+            events.append("ended")
+
+    return server
+
+
+def talking() -> Peer:
+    """A call of `talk`, with a progress token."""
+    return post(*modern_call("talk", meta={"progressToken": 1}))
+
+
+def shop(options: ServiceOptions | None = None) -> Server:
+    server = Server("shop", options=options)
 
     @server.tool
     async def count() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
@@ -13,12 +12,12 @@ from typing import Any
 
 import pytest
 import trio
-from asgi_peer import modern_call, modern_request
-from asyncio_peer import BOUND, Peer, call, on_asyncio, post, run, shop, until
+from asgi_peer import modern_request
+from asyncio_peer import BOUND, WEBSOCKET, Peer, call, known, noting, on_asyncio, post, run, shop, talking, until
 from peer import hello
 from wire_terms import NEWEST_LEGACY
 
-from trio_mcp import Context, Server, ServiceOptions, configure_logging
+from trio_mcp import Server, ServiceOptions, configure_logging
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session.event_loop import HOME
@@ -34,10 +33,6 @@ class Spawned(trio.abc.Instrument):
 
     def task_spawned(self, task: trio.lowlevel.Task) -> None:
         self.names.append(task.name)
-
-
-async def known(_headers: Mapping[str, str]) -> str:
-    return "ada"
 
 
 @asynccontextmanager
@@ -200,17 +195,8 @@ async def test_a_request_that_is_cancelled_while_its_caller_is_found_out_leaves_
 
 @on_asyncio
 async def test_a_cancel_in_the_turn_of_the_response_ends_the_call_that_has_begun() -> None:
-    server, events = Server("shop"), list[str]()
-
-    @server.tool
-    async def wait() -> None:
-        events.append("began")
-        try:
-            await trio.sleep_forever()
-        finally:
-            events.append("ended")
-
-    app = asgi_app(server, authenticate=known)
+    events = list[str]()
+    app = asgi_app(noting(events), authenticate=known)
     async with app.lifespan():
         for turns in range(12):
             task = asyncio.create_task(call("wait").serve(app))
@@ -273,27 +259,15 @@ async def test_a_stream_ends_when_its_credentials_are_no_longer_accepted() -> No
 
 @on_asyncio
 async def test_a_client_that_leaves_while_the_host_sends_ends_its_call() -> None:
-    server, events = Server("shop"), list[str]()
-
-    @server.tool
-    async def talk(ctx: Context) -> None:
-        try:
-            while True:
-                await ctx.progress(1)
-        finally:
-            events.append("ended")
-
     class Broken(Peer):
         async def _send(self, message: dict[str, object]) -> None:
             if self.answered:
                 raise OSError("the client has left")
             await super()._send(message)
 
-    app = asgi_app(server)
+    events, whole = list[str](), talking()
+    app = asgi_app(noting(events))
     async with app.lifespan():
-        body, headers = modern_request("tools/call", {"name": "talk", "arguments": {}})
-        body["params"]["_meta"]["progressToken"] = 1
-        whole = post(body, {**headers, "mcp-name": "talk"})
         await Broken(whole.scope, *whole.sent).serve(app)
         await until(lambda: events)
 
@@ -307,29 +281,18 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("soon")
 @on_asyncio
 async def test_a_client_that_does_not_read_for_too_long_counts_as_gone() -> None:
-    server, events = Server("shop"), list[str]()
-
-    @server.tool
-    async def talk(ctx: Context) -> None:
-        try:
-            while True:
-                await ctx.progress(len(events))
-                events.append("reported")
-        finally:
-            events.append("ended")
-
     class Stopped(Peer):
         async def _send(self, message: dict[str, Any]) -> None:
             if len(self.answered) > 3:
                 await asyncio.sleep(BOUND)
             await super()._send(message)
 
-    app = asgi_app(server)
+    events, whole = list[str](), talking()
+    app = asgi_app(noting(events))
     async with app.lifespan():
-        whole = post(*modern_call("talk", meta={"progressToken": 1}))
         stopped = Stopped(whole.scope, *whole.sent)
         await stopped.serve(app)
-        await until(lambda: events[-1] == "ended")
+        await until(lambda: events)
         assert len(stopped.answered) == 4
 
 
@@ -340,13 +303,6 @@ def test_a_client_may_take_longer_for_more_bytes() -> None:
 @pytest.mark.usefixtures("soon")
 @on_asyncio
 async def test_a_websocket_client_that_does_not_read_for_too_long_counts_as_gone() -> None:
-    scope = {
-        "type": "websocket",
-        "path": "/mcp",
-        "query_string": b"",
-        "headers": [(b"host", b"localhost"), (b"sec-websocket-protocol", b"mcp")],
-        "subprotocols": ["mcp"],
-    }
     hi = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello(NEWEST_LEGACY)}
     incoming = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": json.dumps(hi)}]
     sent = list[str]()
@@ -363,25 +319,15 @@ async def test_a_websocket_client_that_does_not_read_for_too_long_counts_as_gone
 
     app = asgi_app(shop())
     async with app.lifespan():
-        await app(scope, receive, send)
+        await app(WEBSOCKET, receive, send)
         assert sent == ["websocket.accept", "websocket.send"]
 
 
 @on_asyncio
 async def test_a_client_that_leaves_ends_a_call_that_says_something_all_the_time_to_a_host_that_drops_it() -> None:
-    server, events = Server("shop"), list[str]()
-
-    @server.tool
-    async def talk(ctx: Context) -> None:
-        try:
-            for done in itertools.count():
-                await ctx.progress(done)
-        finally:
-            events.append("ended")
-
-    app = asgi_app(server)
+    events, peer = list[str](), talking()
+    app = asgi_app(noting(events))
     async with app.lifespan():
-        peer = post(*modern_call("talk", meta={"progressToken": 1}))
         peer.leave()
         await peer.serve(app)
         await until(lambda: events)
@@ -449,13 +395,7 @@ async def test_a_server_that_a_function_of_a_client_calls_runs_its_own_functions
 
 @on_asyncio
 async def test_a_legacy_session_that_outlives_the_process_is_stored_before_it_is_answered(tmp_path: Path) -> None:
-    server = Server("shop", options=ServiceOptions(store=str(tmp_path / "state.db"), keys=KeyRing.random()))
-
-    @server.tool
-    async def count() -> int:
-        return 3
-
-    app = asgi_app(server)
+    app = asgi_app(shop(ServiceOptions(store=str(tmp_path / "state.db"), keys=KeyRing.random())))
     async with app.lifespan():
         opening = post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello(NEWEST_LEGACY)}, {})
         assert (await opening.request(app))[0] == 200

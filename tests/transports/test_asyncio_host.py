@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 import trio
 from asgi_peer import modern_call
-from asyncio_peer import Peer, call, get, on_asyncio, post, run, shop, until
+from asyncio_peer import WEBSOCKET, Peer, call, get, known, noting, on_asyncio, post, run, shop, until
 
 from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
 from trio_mcp.base import forks
@@ -27,10 +27,6 @@ from trio_mcp_transports.http import McpApp, asgi_app
 
 async def nobody(_: Mapping[str, str]) -> None:
     return None
-
-
-async def known(_: Mapping[str, str]) -> str:
-    return "ada"
 
 
 async def leave_nothing() -> None:
@@ -99,17 +95,8 @@ async def test_a_known_caller_is_served_without_a_task_of_trio_and_others_are_ve
 
 @on_asyncio
 async def test_a_client_that_leaves_cancels_its_call_and_so_does_the_host() -> None:
-    server, events = Server("shop"), list[str]()
-
-    @server.tool
-    async def wait() -> None:
-        events.append("began")
-        try:
-            await trio.sleep_forever()
-        finally:
-            events.append("ended")
-
-    app = asgi_app(server)
+    events = list[str]()
+    app = asgi_app(noting(events))
     leaving = call("wait")
     task = asyncio.create_task(leaving.serve(app))
     await until(lambda: len(events) == 1)
@@ -242,16 +229,7 @@ async def test_a_start_that_is_cancelled_ends_what_was_being_started() -> None:
 
 @on_asyncio
 async def test_a_host_that_cannot_receive_ends_the_connection_and_gets_its_error() -> None:
-    connect = {"type": "websocket.connect"}
-    scope = {
-        "type": "websocket",
-        "path": "/mcp",
-        "query_string": b"",
-        "headers": [(b"host", b"localhost"), (b"sec-websocket-protocol", b"mcp")],
-        "subprotocols": ["mcp"],
-    }
-
-    app, incoming = asgi_app(shop()), [connect]
+    app, incoming = asgi_app(shop()), [{"type": "websocket.connect"}]
 
     async def receive() -> dict[str, str]:
         if not incoming:
@@ -263,7 +241,7 @@ async def test_a_host_that_cannot_receive_ends_the_connection_and_gets_its_error
 
     async with app.lifespan():
         with pytest.raises(LookupError):
-            await app(scope, receive, send)
+            await app(WEBSOCKET, receive, send)
     await leave_nothing()
 
 
@@ -358,18 +336,10 @@ def test_signals_are_left_alone_outside_of_the_main_thread() -> None:
 
 @pytest.mark.parametrize("on_asyncio", [True, False])
 def test_a_host_that_ends_without_lifespan_leaves_no_task_thread_or_descriptor(on_asyncio: bool) -> None:
-    server, events = Server("shop"), list[str]()
-
-    @server.tool(asyncio=on_asyncio)
-    async def wait() -> None:
-        events.append("began")
-        try:
-            await (asyncio if on_asyncio else trio).sleep(60)
-        finally:
-            events.append("ended")
+    events = list[str]()
 
     async def main() -> None:
-        task = asyncio.create_task(call("wait").serve(asgi_app(server)))
+        task = asyncio.create_task(call("wait").serve(asgi_app(noting(events, on_asyncio=on_asyncio))))
         await until(lambda: events)
         # The host drops its requests, and says nothing to the application.
         task.cancel()

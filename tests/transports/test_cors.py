@@ -258,7 +258,7 @@ async def test_a_page_reads_that_the_server_shuts_down() -> None:
         await peer.app.drain(0)
         body, headers = modern_call("report")
         reply = await peer.post(body, {**headers, **TOKEN, "origin": PAGE})
-        ready = await peer.post(b"", {"host": "localhost", "origin": PAGE}, method="GET", path="/ready")
+        ready = await peer.get("/ready", {"host": "localhost", "origin": PAGE})
     assert (reply.status, reply.headers["retry-after"], ready.status) == (503, "1", 503)
     assert readable(reply)
     assert readable(ready)
@@ -267,17 +267,15 @@ async def test_a_page_reads_that_the_server_shuts_down() -> None:
 async def test_a_page_reads_the_streams_of_http_sse_and_what_it_posts() -> None:
     who = {"host": "localhost", **TOKEN, "origin": PAGE}
     async with pages() as peer:
-        stream = peer.start(b"", {**who, "accept": "text/event-stream"}, method="GET", path="/sse")
-        await stream.until("session_id=")
-        query = stream.body.decode().split("?")[1].split()[0]
-        posted = await peer.start(initialize({}), {**JSON_HEADERS, **who}, path="/message", query=query).end()
+        stream, where = await peer.open_stream(who)
+        posted = await peer.post(initialize({}), {**JSON_HEADERS, **who}, **where)
     assert (posted.status, readable(stream), readable(posted)) == (202, True, True)
 
 
 @pytest.mark.parametrize("path", ["/price", "/health", "/ready"])
 async def test_a_page_reads_custom_routes_and_probes(path: str) -> None:
     async with pages() as peer:
-        reply = await peer.post(b"", {"host": "localhost", **TOKEN, "origin": PAGE}, method="GET", path=path)
+        reply = await peer.get(path, {"host": "localhost", **TOKEN, "origin": PAGE})
     assert reply.status == 200
     assert readable(reply)
 
@@ -287,7 +285,7 @@ async def test_a_page_reads_custom_routes_and_probes(path: str) -> None:
 
 async def test_a_get_without_an_origin_is_not_taken_from_a_cache_for_a_page() -> None:
     async with pages() as peer:
-        reply = await peer.post(b"", {"host": "localhost", **TOKEN}, method="GET", path="/price")
+        reply = await peer.get("/price", {"host": "localhost", **TOKEN})
         assert (cors_headers(reply), reply.headers["vary"]) == ([], "origin")
         body, headers = modern_call("report")
         reply = await peer.post(body, headers | TOKEN)
@@ -387,6 +385,6 @@ async def test_each_server_of_several_allows_its_own_pages_and_sends_each_header
         for reply in replies.values():
             names = [name for name, _ in reply._head["headers"]]  # noqa: SLF001
             assert len(names) == len(set(names))
-        assert readable(await peer.post(b"", {"host": "localhost", "origin": PAGE}, method="GET", path="/ready"))
+        assert readable(await peer.get("/ready", {"host": "localhost", "origin": PAGE}))
         assert (await preflight(peer, "/shop/mcp")).status == 204
         assert cors_headers(await preflight(peer, "/notes/mcp")) == []

@@ -8,12 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from asgi_peer import AsgiPeer, Reply, served
+from asgi_peer import LOCAL, AsgiPeer, Reply, served
 
 from trio_mcp import Caller, HttpOptions, HttpRequest, HttpResponse, Server
 from trio_mcp_transports.http import asgi_app
-
-LOCAL = {"host": "localhost"}
 
 
 async def by_token(headers: Mapping[str, str]) -> Caller | None:
@@ -174,5 +172,5 @@ async def test_a_route_is_found_below_a_prefix_and_knows_it() -> None:
 
     async with served(asgi_app(server)) as peer:
         for path in ("/api/hook", "/hook"):
-            assert (await peer.start(b"", LOCAL, method="GET", path=path, root="/api").end()).status == 200
+            assert (await peer.get(path, root="/api")).status == 200
     assert roots == [("/api", "/hook")] * 2

@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 import trio
-from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, modern_request, served
+from asgi_peer import (
+    ALICE,
+    BOB,
+    JSON_HEADERS,
+    AsgiPeer,
+    Reply,
+    by_token,
+    initialize,
+    legacy_call,
+    modern_call,
+    modern_request,
+    served,
+)
 from stage import Stage, Talk
 from talking import Session, said
 from trio.testing import wait_all_tasks_blocked
@@ -18,15 +30,7 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp import HttpOptions, Server
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
-ALICE = {"authorization": "Bearer alice"}
-BOB = {"authorization": "Bearer bob"}
-
 Hook = Callable[[Mapping[str, str]], Awaitable[Any]]
-
-
-async def by_token(headers: Mapping[str, str]) -> str | None:
-    """Alice and Bob have tokens."""
-    return {f"Bearer {name}": name for name in ("alice", "bob")}.get(headers.get("authorization", ""))
 
 
 @asynccontextmanager

@@ -299,7 +299,7 @@ async def test_the_metadata_is_public(path: str) -> None:
     async with guarded() as peer:
         # A browser's client, of any site, reads it.
         headers = {"host": "elsewhere.example", "origin": "https://app.example"}
-        reply = await peer.start(b"", headers, method="GET", path=path).end()
+        reply = await peer.get(path, headers)
         assert reply.status == 200
         assert json.loads(reply.body)["resource"] == RESOURCE
         shown = {name: reply.headers[name] for name in ("content-type", "cache-control", "access-control-allow-origin")}
@@ -333,12 +333,12 @@ async def test_all_scopes_of_the_server_are_in_the_metadata_if_the_author_publis
     outer = Server("outer")
     outer.mount("lib", library())
     async with served(asgi_app(outer, authenticate=protected(scopes="all"))) as peer:
-        reply = await peer.start(b"", {}, method="GET", path=PLACE).end()
+        reply = await peer.get(PLACE, {})
         assert json.loads(reply.body)["scopes_supported"] == ["read", "write"]
 
 
 async def document(peer: AsgiPeer, path: str, **options: str) -> str | None:
-    reply = await peer.start(b"", {"host": "localhost"}, method="GET", path=path, **options).end()
+    reply = await peer.get(path, **options)
     return json.loads(reply.body)["resource"] if reply.status == 200 else None
 
 
@@ -469,12 +469,10 @@ async def test_a_custom_route_does_not_see_it_either() -> None:
         return HttpResponse("open")
 
     async with served(asgi_app(server)) as peer:
-        assert (
-            await peer.start(b"", {"host": "localhost", **GOOD}, method="GET", path="/report").end()
-        ).body == b"alice False"
-        assert (await peer.start(b"", {"host": "localhost"}, method="GET", path="/report").end()).status == 401
-        assert (await peer.start(b"", {"host": "localhost"}, method="GET", path="/open").end()).body == b"open"
-        assert (await peer.start(b"", {}, method="GET", path="/health").end()).status == 200
+        assert (await peer.get("/report", {"host": "localhost", **GOOD})).body == b"alice False"
+        assert (await peer.get("/report")).status == 401
+        assert (await peer.get("/open")).body == b"open"
+        assert (await peer.get("/health", {})).status == 200
 
 
 async def test_a_proxy_is_protected_as_a_server_is() -> None:

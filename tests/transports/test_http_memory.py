@@ -233,14 +233,6 @@ async def test_a_deleted_session_gives_everything_back(stage: BudgetedStage, pee
 # HTTP+SSE
 
 
-async def sse(peer: AsgiPeer) -> tuple[Reply, str]:
-    """Open a stream; the query of its URI."""
-    headers = {"host": "localhost:8000", "accept": "text/event-stream"}
-    reply = peer.start(b"", headers, method="GET", path="/sse")
-    await reply.until("session_id")
-    return reply, reply.body.decode().partition("?")[2].split("\n")[0]
-
-
 async def leave(peer: AsgiPeer, reply: Reply) -> None:
     reply.gone.set()
 
@@ -259,11 +251,11 @@ async def test_an_sse_stream_gives_everything_back_at_its_end(
 ) -> None:
     async with given_back(stage), trio.open_nursery() as requests:
         peer = AsgiPeer(peer.app, requests)
-        reply, query = await sse(peer)
+        reply, where = await peer.open_stream()
         for body in ({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello("2024-11-05", {})}, b"{"):
-            await peer.post(body, path="/message", query=query)
-        await peer.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, path="/message", query=query)
-        await peer.post(legacy_call("wait"), path="/message", query=query)
+            await peer.post(body, **where)
+        await peer.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **where)
+        await peer.post(legacy_call("wait"), **where)
         await stage.started.wait()
         await end(peer, reply)
 

@@ -122,12 +122,7 @@ async def test_a_call_in_a_batch_without_the_scopes_is_an_error_result() -> None
 
 async def test_over_http_and_sse_the_post_is_403() -> None:
     async with guarded() as peer:
-        stream = peer.start(
-            b"", {"host": "localhost", "accept": "text/event-stream", **READER}, method="GET", path="/sse"
-        )
-        await stream.until("session_id=")
-        query = stream.body.decode().partition("session_id=")[2].split("\n")[0].strip()
-        where = {"path": "/message", "query": f"session_id={query}"}
+        _, where = await peer.open_stream(READER)
         assert (await peer.post(initialize({}), JSON_HEADERS | READER, **where)).status == 202
         reply = await peer.post(legacy_call("donate"), JSON_HEADERS | READER, **where)
         assert (reply.status, reply.headers["www-authenticate"]) == (403, CHALLENGE)

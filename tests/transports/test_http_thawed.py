@@ -62,7 +62,7 @@ async def test_a_process_that_was_buried_while_it_stood_still_refuses_no_request
         for _ in range(2):
             first.store.be_buried()
             stand_still()
-            assert [await first.opens(), (await first.peer.post(b"", path="/ready", method="GET")).status] == [200, 200]
+            assert [await first.opens(), (await first.peer.get("/ready")).status] == [200, 200]
 
 
 async def test_a_request_waits_until_a_process_that_was_buried_has_joined_again(

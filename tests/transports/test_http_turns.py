@@ -33,13 +33,11 @@ async def test_others_have_a_turn_between_expensive_messages_of_a_batch() -> Non
 async def test_others_have_a_turn_between_the_messages_of_a_batch_that_is_posted_to_a_stream() -> None:
     reads = ExpensiveReads()
     async with served(asgi_app(reads.server, sse_path="/sse")) as peer:
-        stream = peer.start(b"", {"host": "localhost:8000", "accept": "text/event-stream"}, method="GET", path="/sse")
-        await stream.until("session_id")
-        path, _, query = stream.body.decode().partition("data: ")[2].strip().partition("?")
-        assert (await peer.post(initialize({}, BATCHING), path=path, query=query)).status == 202
+        stream, where = await peer.open_stream()
+        assert (await peer.post(initialize({}, BATCHING), **where)).status == 202
         await stream.until("serverInfo")
         async with reads.watched():
-            assert (await peer.post(EXPENSIVE_READS, path=path, query=query)).status == 202
+            assert (await peer.post(EXPENSIVE_READS, **where)).status == 202
             await stream.until(f'"id":{READS},')
         stream.gone.set()
     assert reads.compared == ORDER

@@ -6,18 +6,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
-from asgi_peer import AsgiPeer, Reply, served
+from asgi_peer import ALICE, LOCAL, AsgiPeer, Reply, by_token, served
 from naming import naming
 
 from trio_mcp import HttpOptions, HttpRequest, HttpResponse, Server
 from trio_mcp.http import HttpRoute
 from trio_mcp_transports.http import asgi_app
-
-LOCAL = {"host": "localhost"}
-
-
-async def by_token(headers: Mapping[str, str]) -> str | None:
-    return "ann" if headers.get("authorization") == "Bearer a" else None
 
 
 def named(name: str, **http: object) -> Server:
@@ -58,10 +52,10 @@ async def test_the_outer_server_authenticates_the_callers_of_mounted_routes() ->
     outer.mount("in", inner)
     async with served(asgi_app(outer)) as peer:
         assert (await ask(peer, "/in/where")).status == 401
-        assert (await ask(peer, "/in/where", {**LOCAL, "authorization": "Bearer a"})).body.endswith(b" ann")
+        assert (await ask(peer, "/in/where", {**LOCAL, **ALICE})).body.endswith(b" alice")
         assert (await ask(peer, "/in/open")).status == 200
         assert (await ask(peer, "/in/open", {"host": "anywhere.example"})).status == 200
-        assert (await ask(peer, "/in/where", {"host": "anywhere.example", "authorization": "Bearer a"})).status == 421
+        assert (await ask(peer, "/in/where", {"host": "anywhere.example", **ALICE})).status == 421
 
 
 async def where_in_the_open(request: HttpRequest) -> HttpResponse:

@@ -8,16 +8,12 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from asgi_peer import JSON_HEADERS, modern_call, served
+from asgi_peer import ALICE, JSON_HEADERS, by_token, modern_call, served
 
 from trio_mcp import Context, HttpOptions, Server, ServiceOptions
 from trio_mcp.http import HttpLimits, Tls
 from trio_mcp_transports.http import McpApp, asgi_app, serve_http
 from trio_mcp_transports.http.server.by_path import HttpKeywords
-
-
-async def by_token(headers: Mapping[str, str]) -> str | None:
-    return {"Bearer a": "ann"}.get(headers.get("authorization", ""))
 
 
 async def by_other_token(headers: Mapping[str, str]) -> str | None:
@@ -43,12 +39,12 @@ async def status_of(app: McpApp, path: str = "/mcp", **headers: str) -> int:
 @pytest.mark.parametrize("make", [asgi_app, lambda server: asgi_app(server, authenticate=None)])
 async def test_the_authentication_of_a_server_is_never_dropped(make: Callable[[Server], McpApp]) -> None:
     assert await status_of(make(shop(authenticate=by_token))) == 401
-    assert await status_of(make(shop(authenticate=by_token)), authorization="Bearer a") == 200
+    assert await status_of(make(shop(authenticate=by_token)), **ALICE) == 200
 
 
 async def test_the_serving_call_replaces_the_authentication() -> None:
     server = shop(authenticate=by_token)
-    assert await status_of(asgi_app(server, authenticate=by_other_token), authorization="Bearer a") == 401
+    assert await status_of(asgi_app(server, authenticate=by_other_token), **ALICE) == 401
     assert await status_of(asgi_app(server, authenticate=by_other_token), authorization="Bearer b") == 200
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
-from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, legacy_call, modern_call, served
+from asgi_peer import ALICE, JSON_HEADERS, AsgiPeer, Reply, by_token, legacy_call, modern_call, served
 
 from trio_mcp import Context, HttpOptions, HttpRequest, HttpResponse, Server
 from trio_mcp.errors import ConfigurationError
@@ -17,10 +17,6 @@ from trio_mcp.http import HttpLimits, Tls
 from trio_mcp_transports.http import asgi_app, serve_http
 
 FOREIGN = {"host": "evil.example"}
-
-
-async def by_token(headers: Mapping[str, str]) -> str | None:
-    return {"Bearer a": "ann"}.get(headers.get("authorization", ""))
 
 
 def named(name: str, events: list[str] | None = None, *fails: str, **http: Any) -> Server:
@@ -58,10 +54,6 @@ async def text_of(peer: AsgiPeer, path: str, **headers: str) -> str:
     return text
 
 
-async def get(peer: AsgiPeer, path: str, headers: Mapping[str, str] = JSON_HEADERS, root: str = "") -> Reply:
-    return await peer.start(b"", headers, method="GET", path=path, root=root).end()
-
-
 async def test_each_server_is_reached_below_its_path_with_its_own_options() -> None:
     app = asgi_app(
         {
@@ -72,7 +64,7 @@ async def test_each_server_is_reached_below_its_path_with_its_own_options() -> N
     )
     async with served(app) as peer:
         assert (await call(peer, "/a/mcp")).status == 401
-        assert await text_of(peer, "/a/mcp", authorization="Bearer a") == "ann ann"
+        assert await text_of(peer, "/a/mcp", **ALICE) == "ann alice"
         assert (await call(peer, "/b/tools")).status == 413
         assert [(await call(peer, path)).status for path in ("/b/mcp", "/c")] == [404, 421]
         assert await text_of(peer, "/c", host="c.example.com") == "cay None"
@@ -83,7 +75,7 @@ async def test_an_option_of_the_call_counts_for_all() -> None:
     async with served(asgi_app(servers, path="/y", limits=HttpLimits(), authenticate=by_token)) as peer:
         for path, name in (("/a/y", "ann"), ("/b/y", "bob")):
             assert (await call(peer, path)).status == 401
-            assert await text_of(peer, path, authorization="Bearer a") == f"{name} ann"
+            assert await text_of(peer, path, **ALICE) == f"{name} alice"
 
 
 async def test_the_longest_path_counts_and_only_whole_segments() -> None:
@@ -100,20 +92,20 @@ async def test_servers_are_found_below_the_path_of_a_proxy(root: str, path: str)
     async with served(asgi_app({"/a": named("ann")})) as peer:
         message, headers = modern_call("whoami")
         assert (await peer.post(message, headers, path=path, root=root)).status == 200
-        assert f"{root}/a/mcp" in (await get(peer, f"{root}/a/nothing", root=root)).json["error"]["message"]
+        assert f"{root}/a/mcp" in (await peer.get(f"{root}/a/nothing", root=root)).json["error"]["message"]
 
 
 async def test_another_path_is_404_and_names_the_endpoints_that_the_caller_may_reach() -> None:
     servers = {"/a": named("ann", sse_path="/sse"), "/b": named("bob", allowed_hosts=["b.example.com"])}
     async with served(asgi_app(servers)) as peer:
-        missing = await get(peer, "/c/mcp")
+        missing = await peer.get("/c/mcp")
         assert missing.status == 404
         assert ("/a/mcp, /a/sse" in missing.json["error"]["message"], "/b" in missing.json["error"]["message"]) == (
             True,
             False,
         )
-        assert "/b/mcp" in (await get(peer, "/", {"host": "b.example.com"})).json["error"]["message"]
-        assert (await get(peer, "/", FOREIGN)).status == 421
+        assert "/b/mcp" in (await peer.get("/", {"host": "b.example.com"})).json["error"]["message"]
+        assert (await peer.get("/", FOREIGN)).status == 421
 
 
 async def test_sessions_belong_to_their_server() -> None:
@@ -153,10 +145,10 @@ async def test_routes_and_probes_are_below_the_path_and_the_process_has_its_own(
         return HttpResponse(f"{request.root_path} {request.path}")
 
     async with served(asgi_app({"/a": server, "/b": named("bob")})) as peer:
-        assert (await get(peer, "/a/where")).body == b"/a /where"
-        assert [(await get(peer, path, FOREIGN)).body for path in ("/health", "/ready")] == [b"ok", b"ready"]
-        assert [(await get(peer, path, FOREIGN)).body for path in ("/a/alive", "/b/health")] == [b"ok", b"ok"]
-        assert (await get(peer, "/where")).status == 404
+        assert (await peer.get("/a/where")).body == b"/a /where"
+        assert [(await peer.get(path, FOREIGN)).body for path in ("/health", "/ready")] == [b"ok", b"ready"]
+        assert [(await peer.get(path, FOREIGN)).body for path in ("/a/alive", "/b/health")] == [b"ok", b"ok"]
+        assert (await peer.get("/where")).status == 404
 
 
 async def test_lifespans_are_entered_in_order_and_left_in_reverse() -> None:
@@ -189,9 +181,9 @@ async def test_servers_without_lifespan_events_start_together_at_the_first_reque
     events: list[str] = []
     async with trio.open_nursery() as nursery:
         peer = AsgiPeer(asgi_app({"/a": named("ann", events), "/b": named("bob", events)}), nursery)
-        assert (await get(peer, "/ready")).status == 503
+        assert (await peer.get("/ready")).status == 503
         await trio.testing.wait_all_tasks_blocked()
-        assert (await get(peer, "/ready")).status == 200
+        assert (await peer.get("/ready")).status == 200
         assert await text_of(peer, "/b/mcp") == "bob None"
         assert events == ["enter ann", "enter bob"]
         nursery.cancel_scope.cancel()
@@ -212,7 +204,7 @@ async def test_a_drain_is_one_for_all() -> None:
         await running.wait()
         nursery.start_soon(app.drain, 10)
         await trio.testing.wait_all_tasks_blocked()
-        assert (await get(peer, "/ready")).body == b"draining"
+        assert (await peer.get("/ready")).body == b"draining"
         assert (await call(peer, "/b/mcp")).status == 503
         assert not waiting.ended.is_set()
 
@@ -257,7 +249,7 @@ async def test_one_record_of_the_access_log_has_the_whole_path_and_the_principal
     app = asgi_app({"/a": named("ann", authenticate=by_token), "/b": named("bob")}, access_log=True)
     with caplog.at_level("INFO", "trio_mcp.access"):
         async with served(app) as peer:
-            await call(peer, "/a/mcp", authorization="Bearer a")
+            await call(peer, "/a/mcp", **ALICE)
     (record,) = (each for each in caplog.records if each.name == "trio_mcp.access")
     fields: Any = record.__dict__["fields"]
-    assert (fields["http"]["path"], fields["http"]["rpc"], fields["principal"]) == ("/a/mcp", "tools/call", "ann")
+    assert (fields["http"]["path"], fields["http"]["rpc"], fields["principal"]) == ("/a/mcp", "tools/call", "alice")

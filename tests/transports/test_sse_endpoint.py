@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from asgi_peer import AsgiPeer, Reply, initialize, legacy_call, served
+from asgi_peer import ALICE, BOB, AsgiPeer, Reply, by_token, initialize, legacy_call, served
 from peer import ClientPeer, Json
 from stage import Stage
 from trio.testing import wait_all_tasks_blocked
@@ -361,13 +361,6 @@ async def test_a_request_that_waits_for_room_in_a_session_that_ends_is_refused(t
 # principals
 
 
-async def by_token(headers: Mapping[str, str]) -> str | None:
-    return {"Bearer a": "alice", "Bearer b": "bob"}.get(headers.get("authorization", ""))
-
-
-ALICE, BOB = {"authorization": "Bearer a"}, {"authorization": "Bearer b"}
-
-
 async def test_a_session_belongs_to_the_principal_that_opened_it(stage: Stage) -> None:
     async with serving(stage, authenticate=by_token) as peer:
         assert (await get(peer)).status == 401
@@ -394,7 +387,7 @@ async def test_the_streams_of_one_principal_are_limited_and_the_rest_is_for_othe
 
 
 async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(stage: Stage) -> None:
-    tokens = {"Bearer a": "alice"}
+    tokens = {"Bearer alice": "alice"}
 
     async def known(headers: Mapping[str, str]) -> str | None:
         return tokens.get(headers.get("authorization", ""))
@@ -408,7 +401,7 @@ async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(
         assert (stage.waiting, talk.stream.ended.is_set()) == (1, False)
         await trio.sleep(61)
         assert (stage.reason, talk.stream.ended.is_set()) == (CancelReason.DISCONNECT, True)
-        tokens["Bearer a"] = "alice"
+        tokens["Bearer alice"] = "alice"
         assert (await talk.post(legacy_call("whoami"))).status == 404
 
 
