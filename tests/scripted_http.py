@@ -201,21 +201,21 @@ class HttpWire:
 
 
 @asynccontextmanager
+async def http_channel(transport: httpx2.AsyncBaseTransport, url: str = URL) -> AsyncIterator[HttpChannel]:
+    """A channel over HTTP without sockets: its requests are answered by this transport of httpx2."""
+    async with httpx2.AsyncClient(transport=transport) as http, open_background() as nursery:
+        channel = HttpChannel(url, http, nursery, ClientLimits(post_timeout=POST_TIMEOUT, message=1_000_000))
+        try:
+            yield channel
+        finally:
+            await channel.aclose()
+
+
+@asynccontextmanager
 async def http_conversation(*, mode: str = "legacy", **options: Any) -> AsyncIterator[tuple[Client, HttpWire, Start]]:
     """A client that is about to open over HTTP, the server it meets, and a way to run its methods in tasks."""
     wire = HttpWire()
-
-    @asynccontextmanager
-    async def channel() -> AsyncIterator[HttpChannel]:
-        async with httpx2.AsyncClient(transport=httpx2.MockTransport(wire.handle)) as http:
-            async with open_background() as nursery:
-                channel = HttpChannel(URL, http, nursery, ClientLimits(post_timeout=POST_TIMEOUT, message=1_000_000))
-                try:
-                    yield channel
-                finally:
-                    await channel.aclose()
-
-    async with client_over(channel(), mode=mode, **options) as (client, start):
+    async with client_over(http_channel(httpx2.MockTransport(wire.handle)), mode=mode, **options) as (client, start):
         opened = start(client.open)
         yield client, wire, start
         await opened.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from literals import literal
 from mutations import KINDS, Mutation, copied, mutated
 from peer import Json
 from scripted import living
+from scripted_http import http_channel
 from seeds import filled_in, jsonrpc, results, to_a_client
 from server_stage import fuzzed_server
 from spec_schemas import VERSIONS
@@ -31,9 +32,6 @@ from trio_mcp.protocol.jsonrpc import ErrorResponse, Malformed, Response, parse
 from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.session import AnyChannel
 from trio_mcp.types import Implementation, PromptReference, Root
-from trio_mcp_transports.background import open_background
-from trio_mcp_transports.http.client.channel import HttpChannel
-from trio_mcp_transports.httpx import ClientLimits
 from trio_mcp_transports.memory import MemoryChannel
 
 TIMEOUT = 20.0
@@ -299,11 +297,7 @@ async def over_http(server: HostileServer, _nursery: trio.Nursery) -> AsyncItera
         reply, messages = await server.replies_to(json.loads(request.content))
         return DRESSES[reply.dress % len(DRESSES)](messages)
 
-    async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(httpx2.AsyncClient(transport=httpx2.MockTransport(handle)))
-        nursery = await stack.enter_async_context(open_background())
-        channel = HttpChannel("http://fuzzed.test/mcp", http, nursery, ClientLimits(message=1_000_000))
-        stack.push_async_callback(channel.aclose)
+    async with http_channel(httpx2.MockTransport(handle), "http://fuzzed.test/mcp") as channel:
         yield channel
 
 

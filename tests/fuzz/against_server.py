@@ -9,6 +9,7 @@ from checks import Bystander, Oracle, check, check_budget, check_nothing_left, r
 from hypothesis import strategies as st
 from mutations import KINDS, Mutation, mutated
 from peer import Json
+from scripted import living
 from seeds import LEGACY_VERSIONS, filled_in, handshake, to_a_server
 from server_stage import LIFETIME, fuzzed_server
 from talk import Talk
@@ -61,10 +62,6 @@ async def attack(case: ServerCase) -> None:
         check(await wire.is_forgotten(), "a session is left")
         check(living() <= tasks, "tasks are left", living(), tasks)
     check_budget(budget, drawn)
-
-
-def living() -> int:
-    return trio.lowlevel.current_statistics().tasks_living
 
 
 def listen(messages: list[Any], oracle: Oracle, said: Json) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import trio
 import trio.testing
-from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, served
+from asgi_peer import JSON_HEADERS, AsgiPeer, AsgiSocket, Reply, served
 from checks import check
 from literals import literal
 
@@ -110,31 +110,23 @@ class SocketWire(Wire):
     """A WebSocket, as the application meets it."""
 
     def __init__(self, app: Any, nursery: trio.Nursery) -> None:
-        self._sends, self._receives = trio.open_memory_channel[dict[str, Any]](BUFFER)
-        self._sends.send_nowait({"type": "websocket.connect"})
-        self._messages: list[Any] = []
-        headers = [(b"host", b"localhost:8000"), (b"sec-websocket-protocol", b"mcp")]
-        scope = {"type": "websocket", "path": "/mcp", "headers": headers, "subprotocols": ["mcp"]}
-        nursery.start_soon(app, scope, self._receives.receive, self._take)
-
-    async def _take(self, message: dict[str, Any]) -> None:
-        await trio.lowlevel.checkpoint()
-        if message["type"] == "websocket.send":
-            self._messages.append(json.loads(message["text"]))
+        self._socket = AsgiSocket(app)
+        self._seen = 0
+        nursery.start_soon(self._socket.run)
 
     async def send(self, step: Step) -> None:
         try:
-            event = {"type": "websocket.receive", "text": step.data.decode()}
+            self._socket.put(step.data.decode())
         except UnicodeDecodeError:
-            event = {"type": "websocket.receive", "bytes": step.data}
-        self._sends.send_nowait(event)
+            self._socket.put(step.data)
 
     def heard(self) -> list[Any]:
-        found, self._messages = self._messages, []
+        found = self._socket.messages[self._seen :]
+        self._seen += len(found)
         return found
 
     async def close(self) -> None:
-        self._sends.send_nowait({"type": "websocket.disconnect", "code": 1006})
+        self._socket.leave(1006)
 
 
 class HttpWire(Wire):
@@ -161,7 +153,7 @@ class HttpWire(Wire):
             if not reply.status:
                 continue
             check(reply.status != 500, "HTTP 500", reply.body)
-            messages = messages_of(reply)
+            messages = reply.messages
             found += messages[seen:]
             self._replies[index] = (reply, len(messages))
             if messages and "mcp-session-id" in reply.headers:
@@ -179,14 +171,6 @@ class HttpWire(Wire):
             return True
         reply = await self._peer.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, {**JSON_HEADERS, **self._session})
         return reply.status == 404
-
-
-def messages_of(reply: Reply) -> list[Any]:
-    """Return the messages that one response has brought so far."""
-    kind = reply.headers.get("content-type", "")
-    if kind == "text/event-stream":
-        return reply.events
-    return [reply.json] if reply.ended.is_set() and kind == "application/json" else []
 
 
 def mirrored(data: bytes) -> dict[str, str]:

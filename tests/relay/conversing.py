@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import trio
-from asgi_peer import JSON_HEADERS, AsgiPeer, Reply
+from asgi_peer import JSON_HEADERS, AsgiPeer, AsgiSocket, Reply
 from relaying import Json, Line
 from wire_terms import CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION
 
@@ -138,17 +138,11 @@ class SocketTalk(Talk):
 
     def __init__(self, app: McpApp, *args: Any) -> None:
         super().__init__(*args)
-        self._app = app
-        self._puts, self._gets = trio.open_memory_channel[Json](100)
-        self._puts.send_nowait({"type": "websocket.connect"})
-
-    async def run(self) -> None:
-        headers = [(b"host", b"localhost:8000"), (b"sec-websocket-version", b"13")]
-        scope = {"type": "websocket", "path": "/mcp", "headers": headers, "subprotocols": ["mcp"]}
-        await self._app(scope, self._gets.receive, self._sent)
+        self._socket = AsgiSocket(app, take=self._sent)
+        self.run = self._socket.run
 
     async def send(self, message: Any) -> None:
-        await self._puts.send({"type": "websocket.receive", "text": json.dumps(message)})
+        self._socket.put(json.dumps(message))
 
     async def _sent(self, message: Any) -> None:
         await trio.lowlevel.checkpoint()
@@ -156,7 +150,7 @@ class SocketTalk(Talk):
             await self.take(json.loads(message["text"]))
 
     async def leave(self) -> None:
-        await self._puts.send({"type": "websocket.disconnect", "code": 1000})
+        self._socket.leave()
 
 
 class HttpTalk(Talk):
@@ -196,12 +190,12 @@ class HttpTalk(Talk):
     async def _follow(self, reply: Reply, stream: str) -> None:
         count = 0
         while True:
-            events = events_of(reply)
+            events = reply.messages
             for event in events[count:]:
                 await self.take(event, stream)
             count = len(events)
             async with reply._said:  # noqa: SLF001  it wakes for each part
-                if len(events_of(reply)) > count:
+                if len(reply.messages) > count:
                     continue
                 if reply.ended.is_set():
                     return
@@ -210,10 +204,3 @@ class HttpTalk(Talk):
     async def cancel(self, request_id: object) -> None:
         """Leave the response to a modern request, which cancels it."""
         self._open[request_id].gone.set()
-
-
-def events_of(reply: Reply) -> list[Any]:
-    """Return the messages that a response has brought so far."""
-    if reply.headers.get("content-type") == "text/event-stream":
-        return list(reply.events)
-    return [reply.json] if reply.ended.is_set() and reply.body else []

@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 
 import pytest
 import trio
-from asgi_peer import JSON_HEADERS, AsgiPeer, initialize, served
+from asgi_peer import JSON_HEADERS, REFUSABLE, AsgiPeer, AsgiSocket, initialize, served
 from peer import EVERYTHING
 from talk import Talk, offering
 from task_talk import LegacyTask, ModernTask
@@ -443,24 +443,10 @@ async def open_stream(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
 
 
 async def open_websocket(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
-    sent: list[Any] = []
-    puts, gets = trio.open_memory_channel[dict[str, Any]](1)
-    puts.send_nowait({"type": "websocket.connect"})
-
-    async def send(message: Any) -> None:
-        await trio.lowlevel.checkpoint()
-        sent.append(message)
-
-    scope = {
-        "type": "websocket",
-        "path": "/mcp",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        "subprotocols": ["mcp"],
-        "extensions": {"websocket.http.response": {}},
-    }
-    peer.nursery.start_soon(peer.app, scope, gets.receive, send)
+    socket = AsgiSocket(peer.app, headers, extensions=REFUSABLE)
+    peer.nursery.start_soon(socket.run)
     await wait_all_tasks_blocked()
-    return None if sent[0]["type"] == "websocket.accept" else str(sent[1]["body"])
+    return None if socket.sent[0]["type"] == "websocket.accept" else str(socket.sent[1]["body"])
 
 
 # requests to a provider of identities, which does not answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,6 +64,13 @@ class Reply:
     def ids(self) -> list[str]:
         """The event ids, that of a priming event too."""
         return [line[4:] for line in self.body.decode().split("\n") if line.startswith("id: ")]
+
+    @property
+    def messages(self) -> list[Any]:
+        """The messages that it has brought so far, in a stream or as one."""
+        if self.headers.get("content-type") == "text/event-stream":
+            return self.events
+        return [self.json] if self.ended.is_set() and self.headers.get("content-type") == "application/json" else []
 
     @property
     def last(self) -> Any:
@@ -176,6 +183,52 @@ class AsgiPeer:
         notification = await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
         assert notification.status == 202
         return headers
+
+
+class AsgiSocket:
+    """A WebSocket of a client: the application receives what the test puts, and what it sends is kept or given to `take`.
+
+    Attributes:
+        sent: what the application has sent, from its handshake to its close.
+    """
+
+    def __init__(
+        self,
+        app: McpApp | McpApps,
+        headers: Mapping[str, str] | None = None,
+        take: Callable[[Any], Awaitable[None]] | None = None,
+        **scope: Any,
+    ) -> None:
+        self.app = app
+        self._take = take or self._keep
+        self.sent: list[dict[str, Any]] = []
+        self.puts, self._gets = trio.open_memory_channel[dict[str, Any]](1000)
+        self.puts.send_nowait({"type": "websocket.connect"})
+        named = {**LOCAL, "sec-websocket-version": "13", **(headers or {})}
+        lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()]
+        self._scope = {"type": "websocket", "path": "/mcp", "headers": lines, "subprotocols": ["mcp"], **scope}
+
+    async def run(self) -> None:
+        await self.app(self._scope, self._gets.receive, self._take)
+
+    async def _keep(self, message: dict[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        self.sent.append(message)
+
+    @property
+    def messages(self) -> list[Any]:
+        """The messages among what was sent."""
+        return [json.loads(each["text"]) for each in self.sent if each["type"] == "websocket.send"]
+
+    def put(self, data: str | bytes) -> None:
+        self.puts.send_nowait({"type": "websocket.receive", "text" if isinstance(data, str) else "bytes": data})
+
+    def leave(self, code: int = 1000) -> None:
+        self.puts.send_nowait({"type": "websocket.disconnect", "code": code})
+
+
+REFUSABLE: Json = {"websocket.http.response": {}}
+"""The extensions of an ASGI server that lets an application refuse a WebSocket with a response."""
 
 
 def initialize(capabilities: Json, version: str = LEGACY) -> Json:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, served
+from asgi_peer import JSON_HEADERS, AsgiPeer, AsgiSocket, Reply, initialize, legacy_call, modern_call, served
 from naming import naming
 from peer import hello
 from stage import Stage
@@ -270,33 +270,17 @@ async def test_an_sse_stream_that_has_no_room_is_refused(stage: BudgetedStage, p
 # WebSocket
 
 
-class Socket:
-    """A WebSocket without a server: what the application sends is kept, what it receives is what the test puts."""
-
-    def __init__(self, peer: AsgiPeer) -> None:
-        self.sent: list[dict[str, Any]] = []
-        self.puts, self._gets = trio.open_memory_channel[dict[str, Any]](10)
-        self.puts.send_nowait({"type": "websocket.connect"})
-        headers = [(b"host", b"localhost:8000"), (b"sec-websocket-version", b"13")]
-        scope = {"type": "websocket", "path": "/mcp", "headers": headers, "subprotocols": ["mcp"]}
-        peer.nursery.start_soon(peer.app, scope, self._gets.receive, self._send)
-
-    async def _send(self, message: Any) -> None:
-        await trio.lowlevel.checkpoint()
-        self.sent.append(message)
-
-    def put(self, text: str) -> None:
-        self.puts.send_nowait({"type": "websocket.receive", "text": text})
-
-    def leave(self) -> None:
-        self.puts.send_nowait({"type": "websocket.disconnect", "code": 1000})
+def open_socket(peer: AsgiPeer) -> AsgiSocket:
+    socket = AsgiSocket(peer.app)
+    peer.nursery.start_soon(socket.run)
+    return socket
 
 
 @pytest.mark.parametrize("end", ["leave", "break off", "drain", "binary"])
 async def test_a_websocket_gives_everything_back_at_its_end(stage: BudgetedStage, peer: AsgiPeer, end: str) -> None:
     async with given_back(stage), trio.open_nursery() as requests:
         before = stage.drawn
-        socket = Socket(AsgiPeer(peer.app, requests))
+        socket = open_socket(AsgiPeer(peer.app, requests))
         socket.put("{")
         await wait_all_tasks_blocked()
         assert [message["type"] for message in socket.sent] == ["websocket.accept", "websocket.send"]
@@ -309,13 +293,13 @@ async def test_a_websocket_gives_everything_back_at_its_end(stage: BudgetedStage
             case "drain":
                 await peer.app.drain(0)
             case "binary":
-                socket.puts.send_nowait({"type": "websocket.receive", "bytes": b"{}"})
+                socket.put(b"{}")
 
 
 async def test_a_websocket_that_has_no_room_is_refused(stage: BudgetedStage, peer: AsgiPeer) -> None:
     async with given_back(stage):
         with stage.fill(but=SESSION_SIZE - 1):
-            socket = Socket(peer)
+            socket = open_socket(peer)
             await wait_all_tasks_blocked()
         assert [message["type"] for message in socket.sent] == ["websocket.close"]
 

@@ -11,15 +11,13 @@ import httpx2
 import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, served
+from scripted_http import http_channel
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, HttpOptions, PeerError, Server, proxy
 from trio_mcp.client import Client as AnyClient, ClientOptions
 from trio_mcp.types import Implementation
-from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http import asgi_app
-from trio_mcp_transports.http.client.channel import HttpChannel
-from trio_mcp_transports.httpx import POST_TIMEOUT, ClientLimits
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 
@@ -203,16 +201,8 @@ async def test_nothing_is_left_of_a_request() -> None:
 
 @asynccontextmanager
 async def client_of(handle: Any) -> AsyncIterator[Client]:
-    @asynccontextmanager
-    async def channel() -> AsyncIterator[HttpChannel]:
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(handle)) as http, open_background() as nursery:
-            made = HttpChannel("http://localhost/mcp", http, nursery, ClientLimits(post_timeout=POST_TIMEOUT))
-            try:
-                yield made
-            finally:
-                await made.aclose()
-
-    async with AnyClient(channel(), ClientOptions(info=Implementation(name="c", version="1"), mode="legacy")) as client:
+    channel = http_channel(httpx2.ASGITransport(handle), "http://localhost/mcp")
+    async with AnyClient(channel, ClientOptions(info=Implementation(name="c", version="1"), mode="legacy")) as client:
         yield client
 
 
