@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import httpx2
 import trio
@@ -134,16 +135,20 @@ class StdioEndpoint:
         return b""
 
 
-class StreamableHttpMaker:
-    name = "http"
-    revisions = tuple(name for name in ALL if name > "2024-11-05")
-    traits = frozenset({Trait.STREAMS, Trait.RESUMES, Trait.SOCKET, Trait.SERVES_MANY, Trait.TEXT, Trait.BYTES})
+class NetworkMaker:
+    """A transport over a network, which is served by `reached`."""
+
+    url: str
+    connect: Callable[[str], Connection]
+    send: SendBytes
+
+    def reached(self, stage: Stage, grace: float) -> AbstractAsyncContextManager[tuple[Drains, Proxy]]:
+        return open_application(stage, grace)
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
-        async with open_application(stage, grace) as (app, proxy):
-            connect = partial(http_client.connect, f"http://127.0.0.1:{proxy.port}/mcp")
-            yield ProxiedEndpoint(app, proxy, connect, post_bytes)
+        async with self.reached(stage, grace) as (app, proxy):
+            yield ProxiedEndpoint(app, proxy, partial(self.connect, self.url.format(proxy.port)), self.send)
 
 
 async def post_bytes(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
@@ -152,35 +157,11 @@ async def post_bytes(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
     return await posted(connection.http, connection.url, data, {"accept": ACCEPT, **connection.session})
 
 
-class WebSocketMaker:
-    name = "websocket"
-    revisions = ALL
-    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY, Trait.TEXT})
-
-    @asynccontextmanager
-    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
-        async with open_application(stage, grace) as (app, proxy):
-            connect = partial(websocket_client.connect, f"ws://127.0.0.1:{proxy.port}/mcp")
-            yield ProxiedEndpoint(app, proxy, connect, frame_bytes)
-
-
 async def frame_bytes(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
     assert isinstance(channel, websocket_client.WebSocketChannel)
     assert channel._socket is not None
     await channel._socket.send_message(data.decode())
     return b""
-
-
-class SseMaker:
-    name = "sse"
-    revisions = ALL
-    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY, Trait.TEXT, Trait.BYTES})
-
-    @asynccontextmanager
-    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
-        async with open_application(stage, grace) as (app, proxy):
-            connect = partial(sse_client.connect_sse, f"http://127.0.0.1:{proxy.port}/sse")
-            yield ProxiedEndpoint(app, proxy, connect, post_bytes_beside_the_stream)
 
 
 async def post_bytes_beside_the_stream(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
@@ -193,6 +174,30 @@ async def posted(http: httpx2.AsyncClient, url: str, data: bytes, headers: Mappi
     response = await http.post(url, content=data, headers={"content-type": "application/json", **headers})
     assert response.status_code == 400, response.text
     return response.content
+
+
+class StreamableHttpMaker(NetworkMaker):
+    name = "http"
+    revisions = tuple(name for name in ALL if name > "2024-11-05")
+    traits = frozenset({Trait.STREAMS, Trait.RESUMES, Trait.SOCKET, Trait.SERVES_MANY, Trait.TEXT, Trait.BYTES})
+    url = "http://127.0.0.1:{}/mcp"
+    connect, send = staticmethod(http_client.connect), staticmethod(post_bytes)
+
+
+class WebSocketMaker(NetworkMaker):
+    name = "websocket"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY, Trait.TEXT})
+    url = "ws://127.0.0.1:{}/mcp"
+    connect, send = staticmethod(websocket_client.connect), staticmethod(frame_bytes)
+
+
+class SseMaker(NetworkMaker):
+    name = "sse"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY, Trait.TEXT, Trait.BYTES})
+    url = "http://127.0.0.1:{}/sse"
+    connect, send = staticmethod(sse_client.connect_sse), staticmethod(post_bytes_beside_the_stream)
 
 
 @asynccontextmanager
@@ -208,8 +213,14 @@ async def open_application(stage: Stage, grace: float) -> AsyncIterator[tuple[Mc
             nursery.cancel_scope.cancel()
 
 
+class Drains(Protocol):
+    """The served application, as far as an endpoint is concerned."""
+
+    async def drain(self, seconds: float) -> None: ...
+
+
 class ProxiedEndpoint:
-    def __init__(self, app: McpApp, proxy: Proxy, connect: Callable[[], Connection], send_bytes: SendBytes) -> None:
+    def __init__(self, app: Drains, proxy: Proxy, connect: Callable[[], Connection], send_bytes: SendBytes) -> None:
         self._app = app
         self._proxy = proxy
         self.connect = connect

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import trio
-from makers import (
-    IMPORTS,
-    START,
-    Connection,
-    ProxiedEndpoint,
-    SendBytes,
-    SseMaker,
-    StreamableHttpMaker,
-    WebSocketMaker,
-    frame_bytes,
-    post_bytes,
-    post_bytes_beside_the_stream,
-)
+from makers import IMPORTS, START, SseMaker, StreamableHttpMaker, WebSocketMaker
 
-from trio_mcp.testing.contract import Stage, open_proxy, open_stage_port
-from trio_mcp_transports.http.client import channel as http_client
-from trio_mcp_transports.sse import client as sse_client
-from trio_mcp_transports.websocket import client as websocket_client
+from trio_mcp.testing.contract import Proxy, Stage, open_proxy, open_stage_port
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("uvicorn_child.py"))]
 """Starts the child; a test may put one that forks it off in its place (`forks.py`)."""
@@ -56,8 +41,8 @@ async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[bytes]:
 
 @asynccontextmanager
 async def open_child(
-    stage: Stage, grace: float, kind: Sequence[str], connect: Callable[[int], Callable[[], Connection]], send: SendBytes
-) -> AsyncIterator[ProxiedEndpoint]:
+    stage: Stage, grace: float, kind: Sequence[str] = ("h11", "asyncio")
+) -> AsyncIterator[tuple[Child, Proxy]]:
     """Start the child, and put a network in front of it."""
     async with open_stage_port(stage) as port, trio.open_nursery() as nursery:
         command = [*COMMAND, str(port), str(grace), *kind]
@@ -71,7 +56,7 @@ async def open_child(
             with trio.fail_after(START):
                 served = int(await anext(lines))
             async with open_proxy(served) as proxy:
-                yield ProxiedEndpoint(Child(process, lines), proxy, connect(proxy.port), send)
+                yield Child(process, lines), proxy
             await process.stdin.aclose()
 
 
@@ -82,28 +67,19 @@ class UvicornMaker(StreamableHttpMaker):
         self.kind = (http, loop)
         self.name = f"http-{http}-{loop}"
 
-    @asynccontextmanager
-    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
-        connect = lambda port: partial(http_client.connect, f"http://127.0.0.1:{port}/mcp")  # noqa: E731
-        async with open_child(stage, grace, self.kind, connect, post_bytes) as endpoint:
-            yield endpoint
+    def reached(self, stage: Stage, grace: float) -> AbstractAsyncContextManager[tuple[Child, Proxy]]:
+        return open_child(stage, grace, self.kind)
 
 
 class UvicornSseMaker(SseMaker):
     name = "sse-uvicorn"
 
-    @asynccontextmanager
-    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
-        connect = lambda port: partial(sse_client.connect_sse, f"http://127.0.0.1:{port}/sse")  # noqa: E731
-        async with open_child(stage, grace, ("h11", "asyncio"), connect, post_bytes_beside_the_stream) as endpoint:
-            yield endpoint
+    def reached(self, stage: Stage, grace: float) -> AbstractAsyncContextManager[tuple[Child, Proxy]]:
+        return open_child(stage, grace)
 
 
 class UvicornWebSocketMaker(WebSocketMaker):
     name = "websocket-uvicorn"
 
-    @asynccontextmanager
-    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
-        connect = lambda port: partial(websocket_client.connect, f"ws://127.0.0.1:{port}/mcp")  # noqa: E731
-        async with open_child(stage, grace, ("h11", "asyncio"), connect, frame_bytes) as endpoint:
-            yield endpoint
+    def reached(self, stage: Stage, grace: float) -> AbstractAsyncContextManager[tuple[Child, Proxy]]:
+        return open_child(stage, grace)
