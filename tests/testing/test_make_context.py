@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from trio_mcp import CallHandler, CallRequest, CallResult, Context, Elicit, Server
 from trio_mcp.errors import Disconnected
-from trio_mcp.testing import Delay, Disconnect, MockClient, SecondWorker, make_context
+from trio_mcp.testing import Disconnect, MockClient, SecondWorker, make_context
 
 NAME = Elicit("name", str)
 
@@ -64,13 +64,6 @@ async def test_an_undeclared_question_is_an_error(era: str) -> None:
     with pytest.raises(LookupError):
         async with make_context(elicits=["Ann"], era=era) as ctx:
             await ctx.elicit("Who?", NAME)
-
-
-async def test_a_delay_passes_on_the_clock(era: str, autojump_clock: MockClock) -> None:
-    start = trio.current_time()
-    async with make_context(elicits=[Delay(60, True)], era=era) as ctx:
-        assert await confirm(ctx, "Sure")
-    assert trio.current_time() - start == pytest.approx(60, abs=5)
 
 
 async def test_a_script_that_runs_out_ends_the_block_with_an_assertion_error(era: str) -> None:

@@ -261,6 +261,14 @@ def modern_call(
 
 
 @asynccontextmanager
+async def unstarted(app: McpApp | McpApps) -> AsyncIterator[AsgiPeer]:
+    """A client of an application that gets no lifespan events."""
+    async with trio.open_nursery() as nursery:
+        yield AsgiPeer(app, nursery)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def served(app: McpApp | McpApps) -> AsyncIterator[AsgiPeer]:
     """Run an application's lifespan round the block."""
     to_app, from_test = trio.open_memory_channel[dict[str, Any]](1)

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
-from asgi_peer import AsgiPeer, Reply, modern_call, served
+from asgi_peer import AsgiPeer, Reply, modern_call, served, unstarted
 
 from trio_mcp import HttpOptions, Server
-from trio_mcp_transports.http import McpApp, asgi_app
+from trio_mcp_transports.http import asgi_app
 
 FOREIGN = {"host": "10.1.2.3:8000", "origin": "https://evil.example", "sec-fetch-site": "cross-site"}
 
@@ -69,13 +69,6 @@ async def test_a_server_is_not_ready_from_the_start_of_a_drain() -> None:
         assert (ready.status, ready.body, health.status) == (503, b"draining", 200)
 
 
-@asynccontextmanager
-async def without_lifespan(app: McpApp) -> AsyncIterator[AsgiPeer]:
-    async with trio.open_nursery() as nursery:
-        yield AsgiPeer(app, nursery)
-        nursery.cancel_scope.cancel()
-
-
 async def test_a_server_whose_lifespan_is_still_starting_is_healthy_and_not_ready() -> None:
     begun, may_start = trio.Event(), trio.Event()
 
@@ -86,7 +79,7 @@ async def test_a_server_whose_lifespan_is_still_starting_is_healthy_and_not_read
         yield
 
     app = asgi_app(Server("shop", lifespan=slow))
-    async with without_lifespan(app) as peer, trio.open_nursery() as nursery:
+    async with unstarted(app) as peer, trio.open_nursery() as nursery:
         started = trio.Event()
 
         async def serve() -> None:
@@ -102,13 +95,13 @@ async def test_a_server_whose_lifespan_is_still_starting_is_healthy_and_not_read
         await started.wait()
         assert (await probe(peer, "/ready")).status == 200
         nursery.cancel_scope.cancel()
-    async with without_lifespan(app) as peer:
+    async with unstarted(app) as peer:
         assert (await probe(peer, "/ready")).status == 503
 
 
 async def test_a_probe_starts_an_application_that_is_mounted_without_a_lifespan() -> None:
     """A load balancer sends no request to a server that is not ready, and without one it would never start."""
-    async with without_lifespan(asgi_app(Server("shop"))) as peer:
+    async with unstarted(asgi_app(Server("shop"))) as peer:
         assert (await probe(peer, "/ready")).status == 503
         await trio.testing.wait_all_tasks_blocked()
         assert (await probe(peer, "/ready")).status == 200

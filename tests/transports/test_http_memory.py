@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -45,21 +45,12 @@ class BudgetedStage(Stage):
     def drawn(self) -> int:
         return self.budget.statistics().drawn
 
-    def fill(self, *, but: int = 0) -> Filling:
+    @contextmanager
+    def fill(self, *, but: int = 0) -> Iterator[None]:
         """Draw everything but so much, for the length of the block."""
-        return Filling(self, but)
-
-
-class Filling:
-    def __init__(self, stage: BudgetedStage, but: int) -> None:
-        self.account = stage.budget.open()
-        self.size = stage.budget.total - stage.drawn - but
-
-    def __enter__(self) -> None:
-        self.account.draw(self.size)
-
-    def __exit__(self, *_: object) -> None:
-        self.account.close()
+        with self.budget.open() as account:
+            account.draw(self.budget.total - self.drawn - but)
+            yield
 
 
 @pytest.fixture

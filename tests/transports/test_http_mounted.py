@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from asgi_peer import AsgiPeer, Reply, modern_call
+from asgi_peer import AsgiPeer, Reply, modern_call, unstarted
 from trio.testing import MockClock
 
 from trio_mcp import Context, Server
@@ -52,13 +52,6 @@ def mounted(events: Events, *failures: Exception, crash: trio.Event | None = Non
     return asgi_app(server)
 
 
-@asynccontextmanager
-async def requests_of(app: McpApp) -> AsyncIterator[AsgiPeer]:
-    async with trio.open_nursery() as nursery:
-        yield AsgiPeer(app, nursery)
-        nursery.cancel_scope.cancel()
-
-
 async def call(peer: AsgiPeer) -> Reply:
     message, headers = modern_call("state")
     return await peer.post(message, headers)
@@ -66,7 +59,7 @@ async def call(peer: AsgiPeer) -> Reply:
 
 async def test_requests_that_come_together_share_the_start() -> None:
     events: Events = []
-    async with requests_of(mounted(events)) as peer, trio.open_nursery() as nursery:
+    async with unstarted(mounted(events)) as peer, trio.open_nursery() as nursery:
         replies: list[Reply] = []
 
         async def ask() -> None:
@@ -82,7 +75,7 @@ async def test_a_failed_start_answers_503_and_is_tried_again_after_a_delay(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     events: Events = []
-    async with requests_of(mounted(events, Broken("no database"))) as peer:
+    async with unstarted(mounted(events, Broken("no database"))) as peer:
         for _ in range(2):
             refused = await call(peer)
             assert (refused.status, refused.headers["retry-after"]) == (503, "1")
@@ -99,7 +92,7 @@ async def test_a_lifespan_that_fails_while_serving_ends_the_application(autojump
     events: Events = []
     crash = trio.Event()
     app = mounted(events, crash=crash)
-    async with requests_of(app) as peer:
+    async with unstarted(app) as peer:
         assert (await call(peer)).status == 200
         crash.set()
         await trio.testing.wait_all_tasks_blocked()
@@ -109,7 +102,7 @@ async def test_a_lifespan_that_fails_while_serving_ends_the_application(autojump
 
 async def test_a_foreign_page_does_not_start_it() -> None:
     events: Events = []
-    async with requests_of(mounted(events)) as peer:
+    async with unstarted(mounted(events)) as peer:
         message, headers = modern_call("state")
         reply = await peer.post(message, {**headers, "host": "evil.example"})
         assert reply.status in (403, 421)
@@ -120,7 +113,7 @@ async def test_a_foreign_page_does_not_start_it() -> None:
 async def test_its_own_lifespan_runs_it_and_nothing_starts_it_again() -> None:
     events: Events = []
     app = mounted(events)
-    async with requests_of(app) as peer:
+    async with unstarted(app) as peer:
         async with app.lifespan("the other application"):
             assert (await call(peer)).status == 200
             with pytest.raises(RuntimeError):
@@ -134,7 +127,7 @@ def test_it_ends_with_the_program() -> None:
     events: Events = []
 
     async def main() -> None:
-        async with requests_of(mounted(events)) as peer:
+        async with unstarted(mounted(events)) as peer:
             assert (await call(peer)).status == 200
         assert events == ["start"]
 
@@ -158,12 +151,12 @@ def test_it_ends_with_the_program() -> None:
 )
 async def test_its_path_is_below_the_path_where_it_is_mounted(root: str, path: str, endpoint: str) -> None:
     message, headers = modern_call("state")
-    async with requests_of(asgi_app(Server("shop"), path=endpoint)) as peer:
+    async with unstarted(asgi_app(Server("shop"), path=endpoint)) as peer:
         assert (await peer.start(message, headers, path=path, root=root).end()).status != 404
 
 
 @pytest.mark.parametrize(("root", "path"), [("/api", "/apis/mcp"), ("/api", "/api"), ("/api", "/other/mcp")])
 async def test_what_is_said_at_another_path_names_the_whole_path(root: str, path: str) -> None:
-    async with requests_of(asgi_app(Server("shop"))) as peer:
+    async with unstarted(asgi_app(Server("shop"))) as peer:
         reply = await peer.start(b"", path=path, root=root).end()
         assert (reply.status, f"{root}/mcp" in reply.json["error"]["message"]) == (404, True)

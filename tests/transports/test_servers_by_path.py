@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from asgi_peer import ALICE, JSON_HEADERS, AsgiPeer, Reply, by_token, legacy_call, modern_call, served
+from asgi_peer import ALICE, JSON_HEADERS, AsgiPeer, Reply, by_token, legacy_call, modern_call, served, unstarted
 
 from trio_mcp import Context, HttpOptions, HttpRequest, HttpResponse, Server
 from trio_mcp.errors import ConfigurationError
@@ -179,14 +179,12 @@ async def test_a_lifespan_that_fails_is_raised_as_it_is_and_the_others_are_left(
 
 async def test_servers_without_lifespan_events_start_together_at_the_first_request() -> None:
     events: list[str] = []
-    async with trio.open_nursery() as nursery:
-        peer = AsgiPeer(asgi_app({"/a": named("ann", events), "/b": named("bob", events)}), nursery)
+    async with unstarted(asgi_app({"/a": named("ann", events), "/b": named("bob", events)})) as peer:
         assert (await peer.get("/ready")).status == 503
         await trio.testing.wait_all_tasks_blocked()
         assert (await peer.get("/ready")).status == 200
         assert await text_of(peer, "/b/mcp") == "bob None"
         assert events == ["enter ann", "enter bob"]
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_drain_is_one_for_all() -> None:

@@ -126,19 +126,23 @@ async def test_a_line_is_a_message_without_a_peer(wire: Wire) -> None:
     )
 
 
-async def test_lines_of_one_chunk_arrive_in_order(wire: Wire) -> None:
-    await wire.feed(PING + b"\n" + DONE + b"\n" + PING + b"\n")
-    assert methods(await everything(wire.channel)) == ["ping", "done", "ping"]
-
-
-async def test_a_message_may_arrive_byte_by_byte(wire: Wire) -> None:
-    await wire.feed(*(bytes([byte]) for byte in PING + b"\n" + DONE + b"\n"))
-    assert methods(await everything(wire.channel)) == ["ping", "done"]
-
-
-async def test_carriage_returns_and_blank_lines_between_messages_are_tolerated(wire: Wire) -> None:
-    await wire.feed(PING + b"\r\n\r\n\n" + DONE + b"\n")
-    assert methods(await everything(wire.channel)) == ["ping", "done"]
+@pytest.mark.parametrize(
+    ("chunks", "received"),
+    [
+        pytest.param([PING + b"\n" + DONE + b"\n" + PING + b"\n"], ["ping", "done", "ping"], id="one chunk"),
+        pytest.param([bytes([byte]) for byte in PING + b"\n" + DONE + b"\n"], ["ping", "done"], id="byte by byte"),
+        pytest.param([PING + b"\r\n\r\n\n" + DONE + b"\n"], ["ping", "done"], id="returns and blank lines"),
+        *(
+            pytest.param([garbage + b"\n" + DONE + b"\n"], ["malformed", "done"], id=repr(garbage))
+            for garbage in (b"hello", b"\xff\xfe", b"{", b"[]", b'{"jsonrpc":"2.0"}', b'{"a":1,"a":2}')
+        ),
+    ],
+)
+async def test_lines_arrive_in_order_whatever_their_chunks_and_what_is_no_message_is_malformed(
+    wire: Wire, chunks: list[bytes], received: list[str]
+) -> None:
+    await wire.feed(*chunks)
+    assert methods(await everything(wire.channel)) == received
 
 
 async def test_a_line_separator_inside_a_string_does_not_end_the_line(wire: Wire) -> None:
@@ -155,12 +159,6 @@ async def test_a_line_over_the_limit_is_refused_and_the_next_line_is_served() ->
     assert refused.message.error.code == -32700
     assert "100" in str(refused.message.error)
     assert Notification("done") == served.message
-
-
-@pytest.mark.parametrize("garbage", [b"hello", b"\xff\xfe", b"{", b"[]", b'{"jsonrpc":"2.0"}', b'{"a":1,"a":2}'])
-async def test_garbage_is_received_as_malformed_and_the_next_line_is_served(wire: Wire, garbage: bytes) -> None:
-    await wire.feed(garbage + b"\n" + DONE + b"\n")
-    assert methods(await everything(wire.channel)) == ["malformed", "done"]
 
 
 @pytest.mark.parametrize("cut", range(len(PING) + 1))
