@@ -173,14 +173,18 @@ class AsgiPeer:
         return stream, {"path": path, "query": query}
 
     async def open_session(
-        self, capabilities: Json | None = None, version: str = LEGACY, who: Mapping[str, str] | None = None
+        self,
+        capabilities: Json | None = None,
+        version: str = LEGACY,
+        who: Mapping[str, str] | None = None,
+        path: str = "/mcp",
     ) -> dict[str, str]:
         """Make a handshake, with the credentials `who`; returns the headers that later requests carry."""
         headers = {**JSON_HEADERS, **(who or {})}
-        reply = await self.post(initialize(capabilities or {"elicitation": {}}, version), headers)
+        reply = await self.post(initialize(capabilities or {"elicitation": {}}, version), headers, path=path)
         assert reply.status == 200, reply.body
         headers |= {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": version}
-        notification = await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
+        notification = await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers, path=path)
         assert notification.status == 202
         return headers
 

@@ -111,7 +111,7 @@ class Endless(httpx2.AsyncByteStream):
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
-async def test_the_body_of_a_rejection_is_not_read_to_its_end(is_slow: bool, autojump_clock: object) -> None:
+async def test_the_body_of_a_rejection_is_not_read_to_its_end(is_slow: bool) -> None:
     body = Endless(is_slow=is_slow)
     server = Server(body)
     began = trio.current_time()
@@ -169,9 +169,7 @@ async def never() -> str:
 @pytest.mark.parametrize(
     "function", [raises, never, lambda: None, lambda: 5, lambda: "", lambda: "canary\nx", lambda: "é"]
 )
-async def test_a_function_without_a_token_fails_the_request_and_shows_nothing(
-    function: Any, autojump_clock: object
-) -> None:
+async def test_a_function_without_a_token_fails_the_request_and_shows_nothing(function: Any) -> None:
     server = Server()
     async with opened(server, function) as http:
         with pytest.raises(httpx2.ConnectError) as caught:

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from asgi_peer import AsgiPeer, Reply, modern_call, unstarted
-from trio.testing import MockClock
 
 from trio_mcp import Context, Server
 from trio_mcp_transports.http import McpApp, asgi_app
@@ -71,9 +70,7 @@ async def test_requests_that_come_together_share_the_start() -> None:
     assert events == ["start"]
 
 
-async def test_a_failed_start_answers_503_and_is_tried_again_after_a_delay(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_start_answers_503_and_is_tried_again_after_a_delay(caplog: pytest.LogCaptureFixture) -> None:
     events: Events = []
     async with unstarted(mounted(events, Broken("no database"))) as peer:
         for _ in range(2):
@@ -88,7 +85,7 @@ async def test_a_failed_start_answers_503_and_is_tried_again_after_a_delay(
         assert (await call(peer)).status == 200
 
 
-async def test_a_lifespan_that_fails_while_serving_ends_the_application(autojump_clock: MockClock) -> None:
+async def test_a_lifespan_that_fails_while_serving_ends_the_application() -> None:
     events: Events = []
     crash = trio.Event()
     app = mounted(events, crash=crash)

@@ -231,9 +231,11 @@ def shop(disk: Disk) -> Shop:
     return Shop(disk)
 
 
-async def test_a_waiting_call_goes_on_in_the_next_process(shop: Shop) -> None:
-    async with shop.opened() as first:
+@pytest.mark.parametrize("graceful", [False, True], ids=["killed", "shut down"])
+async def test_a_waiting_call_goes_on_in_the_next_process(shop: Shop, graceful: bool) -> None:
+    async with shop.opened(graceful=graceful) as first:
         call, question = await first.asked("order")
+    assert [each["method"] for each in call.events] == ["elicitation/create"]
     async with shop.process() as second:
         rest = second.resume(call)
         await second.answer(question)
@@ -366,9 +368,7 @@ async def test_a_deleted_session_is_unknown_in_the_next_process(disk: Disk, shop
         assert (await second.peer.post(legacy_call("two"), shop.headers)).status == 404
 
 
-async def test_an_unknown_session_is_looked_for_once_a_second(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_unknown_session_is_looked_for_once_a_second(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     async with shop.process() as first:
         headers = {**(await first.peer.open_session()), "mcp-session-id": "a" * 32}
         looked, read = list[str](), first.store.read
@@ -566,17 +566,6 @@ async def test_a_call_that_cannot_be_read_is_set_aside_and_the_others_go_on(
     assert shop.effects == ["charged"]
     assert "call cannot be read" in caplog.text
     assert "secret" not in caplog.text
-
-
-async def test_a_call_that_is_shut_down_goes_on_in_the_next_process(shop: Shop) -> None:
-    async with shop.opened(graceful=True) as first:
-        call, question = await first.asked("order")
-    assert [each["method"] for each in call.events if "method" in each] == ["elicitation/create"]
-    async with shop.process() as second:
-        await second.answer(question)
-        rest = await second.resume(call).end()
-    assert text_of(rest.last) == "accept"
-    assert shop.effects == ["charged", "shipped"]
 
 
 async def test_a_call_that_opens_no_stream_writes_nothing(disk: Disk, shop: Shop) -> None:

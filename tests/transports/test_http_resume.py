@@ -294,16 +294,6 @@ async def test_a_resume_is_rejected_when_the_newest_events_were_not_kept(
     assert (refused.status, "not kept" in refused.json["error"]["message"]) == (400, True)
 
 
-async def test_a_store_that_hangs_holds_up_a_stream_for_seconds_only(
-    talk: Talk, session: Session, store: WatchedStore
-) -> None:
-    reply = await session.call()
-    store.hold()
-    await talk.say(1)
-    await trio.sleep(6)
-    assert said(reply) == [1]
-
-
 # slow readers
 
 

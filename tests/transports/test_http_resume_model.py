@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import trio
-from asgi_peer import JSON_HEADERS, LEGACY, Reply, initialize, served
+from asgi_peer import Reply, served
 from hypothesis import event, example, given, strategies as st
 from talking import GRACE, Session, Stage, Talk, said
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -176,7 +176,7 @@ async def play(steps: list[Step]) -> None:
     app = asgi_app(stage.server, limits=limits, event_store=store, authenticate=by_name)
     with trio.fail_after(100_000):
         async with served(app) as peer:
-            alice = Session(peer, await opened(peer, "alice"))
+            alice = Session(peer, await peer.open_session(who={"x-user": "alice"}))
             bob = Session(peer, {**alice.headers, "x-user": "bob"})
             calls = list[Call]()
             for number, name in enumerate("ab", 1):
@@ -195,9 +195,3 @@ async def play(steps: list[Step]) -> None:
 
 async def by_name(headers: Mapping[str, str]) -> str | None:
     return headers.get("x-user")
-
-
-async def opened(peer, name: str) -> dict[str, str]:
-    who = {**JSON_HEADERS, "x-user": name}
-    reply = await peer.post(initialize({}, LEGACY), who)
-    return {**who, "mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": LEGACY}

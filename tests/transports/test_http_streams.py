@@ -50,12 +50,13 @@ async def test_an_answer_that_is_all_there_is_to_say_stays_plain_json_and_out_of
     assert store.writes == 0
 
 
-async def test_a_silent_call_is_primed_before_its_first_event_so_that_its_client_may_come_back(
-    talk: Talk, session: Session
+@pytest.mark.parametrize(("seconds", "filler"), [(1, b""), (16, b": still here\n\n")], ids=["primed", "kept alive"])
+async def test_a_silent_call_is_primed_so_that_its_client_may_come_back_and_then_kept_alive(
+    talk: Talk, session: Session, seconds: float, filler: bytes
 ) -> None:
     reply = await session.call()
-    await reply.until("\n\n", seconds=1)
-    assert reply.body == b"id: 1-0\ndata: \n\n"
+    await trio.sleep(seconds)
+    assert reply.body == b"id: 1-0\ndata: \n\n" + filler
     await session.drop(reply)
     await talk.answer()
     assert said(await session.get("1-0")) == ["done"]
@@ -71,15 +72,6 @@ async def test_a_silent_call_of_an_older_revision_gets_no_event_that_its_client_
         await trio.sleep(14)
         await talk.answer()
         assert (await reply.end()).headers["content-type"] == "application/json"
-
-
-async def test_a_silent_stream_is_kept_alive_after_its_priming_event(talk: Talk, session: Session) -> None:
-    reply = await session.call()
-    await trio.sleep(16)
-    assert reply.body == b"id: 1-0\ndata: \n\n: still here\n\n"
-    await session.drop(reply)
-    await talk.answer()
-    assert said(await session.get("1-0")) == ["done"]
 
 
 async def test_ids_are_unique_in_the_session_and_name_their_stream(stage: Stage, session: Session) -> None:

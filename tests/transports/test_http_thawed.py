@@ -55,9 +55,7 @@ def stand_still() -> None:
     clock.jump(STOPPED)
 
 
-async def test_a_process_that_was_buried_while_it_stood_still_refuses_no_request(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_process_that_was_buried_while_it_stood_still_refuses_no_request() -> None:
     async with process() as first:
         for _ in range(2):
             first.store.be_buried()
@@ -65,9 +63,7 @@ async def test_a_process_that_was_buried_while_it_stood_still_refuses_no_request
             assert [await first.opens(), (await first.peer.get("/ready")).status] == [200, 200]
 
 
-async def test_a_request_waits_until_a_process_that_was_buried_has_joined_again(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_request_waits_until_a_process_that_was_buried_has_joined_again() -> None:
     async with process() as first:
         first.store.be_buried()
         # The thread of the leases was faster.
@@ -75,9 +71,7 @@ async def test_a_request_waits_until_a_process_that_was_buried_has_joined_again(
         assert await first.opens() == 200
 
 
-async def test_a_request_of_a_session_that_is_in_use_elsewhere_meanwhile_runs_nothing(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_request_of_a_session_that_is_in_use_elsewhere_meanwhile_runs_nothing() -> None:
     disk = NoticingDisk()
     async with process(disk) as first, process(disk) as second:
         headers = await first.peer.open_session()
@@ -94,9 +88,7 @@ async def test_a_request_of_a_session_that_is_in_use_elsewhere_meanwhile_runs_no
     assert (first.charged, second.charged) == (1, 1)
 
 
-async def test_a_process_that_stood_still_while_its_store_went_away_serves_what_needs_none_at_once(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_process_that_stood_still_while_its_store_went_away_serves_what_needs_none_at_once() -> None:
     async with process() as first:
         headers = await first.peer.open_session()
         first.store.join_fails = True

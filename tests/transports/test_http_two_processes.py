@@ -64,9 +64,7 @@ async def test_an_answer_that_cannot_be_taken_here_is_a_503_that_says_when_to_tr
         assert (await answered(first, asked))[0] == 200
 
 
-async def test_a_repeat_of_a_call_that_runs_elsewhere_is_a_503_after_a_while(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_repeat_of_a_call_that_runs_elsewhere_is_a_503_after_a_while() -> None:
     disk = Disk()
     async with served(process(disk)) as first, served(process(disk)) as second:
         meta = {IDEMPOTENCY_KEY: "k"}
@@ -86,9 +84,9 @@ def handing_over(begun: list[str]) -> HandOver:
     return HandOver(SECONDS, lambda: True, lambda: begun.append("begun"))
 
 
-async def test_a_process_that_is_replaced_hands_over_the_sessions_at_rest_and_keeps_the_others_until_their_calls_end(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_process_that_is_replaced_hands_over_the_sessions_at_rest_and_keeps_the_others_until_their_calls_end() -> (
+    None
+):
     disk, begun = Disk(), list[str]()
     old, new = process(disk), process(disk)
     async with served(old) as first, served(new) as second, trio.open_nursery() as nursery:
@@ -108,9 +106,7 @@ async def test_a_process_that_is_replaced_hands_over_the_sessions_at_rest_and_ke
         assert (await second.post(legacy_call("none", id=3), busy)).status == 200
 
 
-async def test_a_hand_over_gives_calls_its_seconds_and_answers_those_that_wait_meanwhile(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_hand_over_gives_calls_its_seconds_and_answers_those_that_wait_meanwhile() -> None:
     app, begun = process(Disk()), list[str]()
     async with served(app) as peer, trio.open_nursery() as nursery:
         waiting = (await peer.post(*modern_call("fill"))).json["result"]
@@ -142,18 +138,14 @@ async def test_a_session_at_rest_is_released_to_the_process_that_its_requests_co
             assert (await peer.post(LIST, session)).status == 200
 
 
-async def test_a_session_without_notices_in_its_store_is_not_found_after_a_while(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_session_without_notices_in_its_store_is_not_found_after_a_while() -> None:
     disk = Disk()
     async with served(process(disk)) as first, served(process(disk)) as second:
         session = await first.open_session()
         await check_given_up(second, session)
 
 
-async def test_requests_for_a_session_in_use_elsewhere_are_503_for_ten_seconds_and_then_404(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_requests_for_a_session_in_use_elsewhere_are_503_for_ten_seconds_and_then_404() -> None:
     disk = NoticingDisk()
     async with served(process(disk)) as first, served(process(disk)) as second:
         session = await first.open_session()
@@ -180,9 +172,7 @@ async def check_given_up(peer: AsgiPeer, session: str) -> None:
         assert 10 <= trio.current_time() - started < 15
 
 
-async def test_a_stream_of_a_session_that_is_released_ends_and_goes_on_where_its_requests_come_to(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_stream_of_a_session_that_is_released_ends_and_goes_on_where_its_requests_come_to() -> None:
     disk = NoticingDisk()
     async with served(process(disk)) as first, served(process(disk)) as second:
         session = await first.open_session()
@@ -209,9 +199,7 @@ async def test_a_stranger_does_not_let_a_session_be_released() -> None:
         assert len(disk.announced) == known
 
 
-async def test_a_session_whose_release_the_store_does_not_keep_is_released_later(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_session_whose_release_the_store_does_not_keep_is_released_later() -> None:
     disk = NoticingDisk()
     holder = process(disk)
     async with served(holder) as first, served(process(disk)) as second:

@@ -11,7 +11,6 @@ import pytest
 import trio
 from asgi_peer import served
 from naming import naming
-from trio.testing import MockClock
 
 from trio_mcp import Backfill, Client, HttpOptions, RelayServer, Server, proxy
 from trio_mcp.errors import ConfigurationError
@@ -81,7 +80,6 @@ OPEN: dict[str, Callable[[], SharedServer]] = {
     "a command": lambda: proxy(["uvx", "some-mcp-server"]),
     "a proxy of unknown connections": lambda: RelayServer(never, Backfill()),
 }
-asking = pytest.mark.parametrize("make", ASKING.values(), ids=ASKING)
 
 
 KEYS = """
@@ -125,16 +123,12 @@ def never() -> Any:
     raise AssertionError("nothing connects")
 
 
-@asking
-def test_a_proxy_of_what_asks_for_authentication_is_not_served_without(make: Callable[[], SharedServer]) -> None:
+@pytest.mark.parametrize("make", ASKING.values(), ids=ASKING)
+def test_a_proxy_of_what_asks_for_authentication_is_served_with_it_only(make: Callable[[], SharedServer]) -> None:
     with pytest.raises(ConfigurationError, match="authenticate="):
         asgi_app(make())
     with pytest.raises(ConfigurationError, match="authenticate="):
         asgi_app({"/a": Server("a"), "/b": make()})
-
-
-@asking
-def test_it_is_served_with_authentication(make: Callable[[], SharedServer]) -> None:
     assert asgi_app(make(), authenticate=authenticate).options.authenticate is authenticate
 
 
@@ -182,7 +176,7 @@ async def asks() -> bool:
     raise ConfigurationError("it asks")
 
 
-async def test_slow_commands_are_asked_at_the_same_time(autojump_clock: MockClock) -> None:
+async def test_slow_commands_are_asked_at_the_same_time() -> None:
     app = asgi_app(chain_of(asks_nothing, cannot_say, asks_nothing, cannot_say))
     started = trio.current_time()
     async with app.serving():
@@ -190,9 +184,7 @@ async def test_slow_commands_are_asked_at_the_same_time(autojump_clock: MockCloc
         assert app.unknown == ["command 3", "command 1"]
 
 
-async def test_one_error_says_that_the_servers_of_two_commands_ask_and_the_others_are_not_waited_for(
-    autojump_clock: MockClock,
-) -> None:
+async def test_one_error_says_that_the_servers_of_two_commands_ask_and_the_others_are_not_waited_for() -> None:
     started = trio.current_time()
     with pytest.raises(ConfigurationError, match="it asks"):
         async with asgi_app(chain_of(asks, asks_nothing, asks)).serving():

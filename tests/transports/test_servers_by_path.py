@@ -110,23 +110,12 @@ async def test_another_path_is_404_and_names_the_endpoints_that_the_caller_may_r
 
 async def test_sessions_belong_to_their_server() -> None:
     async with served(asgi_app({"/a": named("ann"), "/b": named("bob")})) as peer:
-        first = await peer.start(
-            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}, path="/a/mcp"
-        ).end()
-        session = {
-            **JSON_HEADERS,
-            "mcp-session-id": first.headers["mcp-session-id"],
-            "mcp-protocol-version": "2025-11-25",
-        }
-        await peer.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, session, path="/a/mcp")
+        session = await peer.open_session(path="/a/mcp")
         stream = peer.start(b"", session, method="GET", path="/a/mcp", sends_body=False)
         assert (await peer.post(legacy_call("whoami"), session, path="/b/mcp")).status == 404
         answered = await peer.post(legacy_call("whoami"), session, path="/a/mcp")
         assert answered.last["result"]["content"][0]["text"] == "ann None"
         stream.gone.set()
-
-
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
 
 
 async def test_http_sse_names_the_path_below_that_of_its_server() -> None:
