@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 import trio
+from naming import naming
 
 from trio_mcp import Server
 from trio_mcp_transports.entry_points import websocket
@@ -15,38 +15,30 @@ from trio_mcp_transports.http.server.serve import serve_http
 
 BOUND = 20
 
-ACCESS: list[tuple[dict[str, Any], type[Exception], str]] = [
-    (
-        {"allowed_hosts": "mcp.example.com"},
-        TypeError,
-        "allowed_hosts must be a list, such as ['mcp.example.com'], not 'mcp.example.com'",
-    ),
-    ({"allowed_hosts": 3}, TypeError, "allowed_hosts must be a list, such as ['mcp.example.com'], not 3"),
-    ({"allowed_hosts": [3]}, TypeError, "each item of allowed_hosts must be a string, not 3"),
-    ({"allowed_hosts": ["https://mcp.example.com"]}, ValueError, "is no host name: write it as 'mcp.example.com'"),
-    ({"allowed_hosts": ["mcp.example.com:443"]}, ValueError, "without scheme, port and path"),
-    ({"allowed_hosts": ["*"]}, ValueError, "allowed_hosts: '*' is no host name"),
-    ({"allowed_hosts": ["::1"]}, ValueError, "write it as '[::1]'"),
-    ({"allowed_hosts": [""]}, ValueError, "allowed_hosts: '' is no host name"),
-    (
-        {"allowed_origins": "https://app.example.com"},
-        TypeError,
-        "allowed_origins must be a list, such as ['https://app.example.com']",
-    ),
-    ({"allowed_origins": ["app.example.com"]}, ValueError, "'app.example.com' is no origin: write it as 'https://app."),
-    ({"allowed_origins": ["https://app.example.com/"]}, ValueError, "with a scheme and without a path"),
-    ({"allowed_origins": ["*"]}, ValueError, "allowed_origins: '*' is no origin"),
-    ({"allowed_origins": ["null"]}, ValueError, "allowed_origins: 'null' is no origin"),
-    ({"limits": 3}, TypeError, "limits must be HttpLimits(...), not 3"),
+ACCESS: list[tuple[str, Any, type[Exception], list[object]]] = [
+    ("allowed_hosts", "mcp.example.com", TypeError, ["a list", "['mcp.example.com']"]),
+    ("allowed_hosts", 3, TypeError, ["a list", 3]),
+    ("allowed_hosts", [3], TypeError, ["a string", 3]),
+    ("allowed_hosts", ["https://mcp.example.com"], ValueError, ["host name", "as 'mcp.example.com'"]),
+    ("allowed_hosts", ["mcp.example.com:443"], ValueError, ["without scheme, port and path"]),
+    ("allowed_hosts", ["*"], ValueError, ["'*'", "host name"]),
+    ("allowed_hosts", ["::1"], ValueError, ["as '[::1]'"]),
+    ("allowed_hosts", [""], ValueError, ["''", "host name"]),
+    ("allowed_origins", "https://app.example.com", TypeError, ["a list", "['https://app.example.com']"]),
+    ("allowed_origins", ["app.example.com"], ValueError, ["'app.example.com'", "as 'https://app."]),
+    ("allowed_origins", ["https://app.example.com/"], ValueError, ["with a scheme and without a path"]),
+    ("allowed_origins", ["*"], ValueError, ["'*'", "origin"]),
+    ("allowed_origins", ["null"], ValueError, ["'null'", "origin"]),
+    ("limits", 3, TypeError, ["HttpLimits(...)", 3]),
 ]
 
 
-@pytest.mark.parametrize(("options", "kind", "text"), ACCESS, ids=str)
+@pytest.mark.parametrize(("option", "value", "kind", "names"), ACCESS, ids=str)
 def test_a_name_that_no_request_could_have_is_refused(
-    options: dict[str, Any], kind: type[Exception], text: str
+    option: str, value: Any, kind: type[Exception], names: list[object]
 ) -> None:
-    with pytest.raises(kind, match=re.escape(text)):
-        asgi_app(Server("x"), **options)
+    with pytest.raises(kind, match=naming(option, *names)):
+        asgi_app(Server("x"), **{option: value})
 
 
 def test_names_and_origins_as_requests_have_them_are_taken() -> None:
@@ -58,23 +50,23 @@ def test_names_and_origins_as_requests_have_them_are_taken() -> None:
     )
 
 
-SERVED: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"port": "8000"}, TypeError, "port must be a whole number from 0 to 65535, not '8000'"),
-    ({"port": 99999}, ValueError, "port must be a whole number from 0 to 65535, not 99999"),
-    ({"port": -1}, ValueError, "port must be a whole number from 0 to 65535, not -1"),
-    ({"drain": -1}, ValueError, "drain must be a finite number of seconds, 0 or more, not -1"),
-    ({"drain": float("nan")}, ValueError, "drain must be a finite number of seconds, 0 or more, not nan"),
-    ({"drain": float("inf")}, ValueError, "drain must be a finite number of seconds, 0 or more, not inf"),
-    ({"drain": "10"}, TypeError, "drain must be a finite number of seconds, 0 or more, not '10'"),
+SERVED: list[tuple[str, Any, type[Exception]]] = [
+    ("port", "8000", TypeError),
+    ("port", 99999, ValueError),
+    ("port", -1, ValueError),
+    ("drain", -1, ValueError),
+    ("drain", float("nan"), ValueError),
+    ("drain", float("inf"), ValueError),
+    ("drain", "10", TypeError),
 ]
 
 
-@pytest.mark.parametrize(("options", "kind", "text"), SERVED, ids=str)
+@pytest.mark.parametrize(("option", "value", "kind"), SERVED, ids=str)
 async def test_what_cannot_be_served_is_refused_before_anything_listens(
-    options: dict[str, Any], kind: type[Exception], text: str
+    option: str, value: Any, kind: type[Exception]
 ) -> None:
-    with pytest.raises(kind, match=re.escape(text)), trio.fail_after(BOUND):
-        await serve_http(Server("x"), **{"port": 0, "announce": False, "signals": False, **options})
+    with pytest.raises(kind, match=naming(option, repr(value))), trio.fail_after(BOUND):
+        await serve_http(Server("x"), **{"port": 0, "announce": False, "signals": False, option: value})
 
 
 async def test_a_websocket_needs_the_path_it_is_served_under() -> None:
