@@ -206,6 +206,7 @@ async def test_a_drain_is_one_for_all() -> None:
         ({"/a": Server("a"), "/b": named("b", access_log=True)}, {}, ["/a", "/b", "access_log"]),
         ({"/a": named("a", tls=Tls("a.pem")), "/b": named("b", tls=Tls("b.pem"))}, {}, ["/a", "/b", "tls"]),
         ({"/a": Server("a"), "/a/mcp": Server("b")}, {}, ["/mcp", "/a", "/a/mcp"]),
+        ({"/a": named("a", path="/x/y"), "/a/x": Server("b")}, {}, ["/x/y", "/a", "/a/x"]),
         ({"/health": Server("a")}, {}, ["/health"]),
         ({"/a": Server("a"), "/b": Server("b")}, {"sse_path": "/mcp"}, ["/mcp"]),
     ],
