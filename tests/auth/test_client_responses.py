@@ -96,7 +96,7 @@ class Clock:
         return self.now
 
 
-async def test_a_login_is_stored_before_its_token_is_sent(world: World, autojump_clock: object) -> None:
+async def test_a_login_is_stored_before_its_token_is_sent(world: World) -> None:
     settings, server = world.settings(), ResourceServer()
     async with settings.open(URL) as authorizer:
         assert await send(authorizer, server) == 200
@@ -279,7 +279,7 @@ async def test_a_program_that_opens_no_browser_names_the_command(world: World) -
     assert world.requests == []
 
 
-async def test_requests_that_need_a_login_at_once_cause_one(world: World, autojump_clock: object) -> None:
+async def test_requests_that_need_a_login_at_once_cause_one(world: World) -> None:
     world.seconds = 1.0
     statuses: list[int] = []
     async with world.settings().open(URL) as authorizer:
@@ -294,7 +294,7 @@ async def test_requests_that_need_a_login_at_once_cause_one(world: World, autoju
     assert len(world.pages) == 1
 
 
-async def test_a_login_survives_the_request_that_asked_for_it(world: World, autojump_clock: object) -> None:
+async def test_a_login_survives_the_request_that_asked_for_it(world: World) -> None:
     world.seconds = 1.0
     async with world.settings().open(URL) as authorizer:
         with trio.move_on_after(0.5) as given_up:
@@ -305,7 +305,7 @@ async def test_a_login_survives_the_request_that_asked_for_it(world: World, auto
     assert len(world.pages) == 1
 
 
-async def test_a_login_takes_five_minutes_at_most(world: World, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_login_takes_five_minutes_at_most(world: World) -> None:
     async def never(url: str) -> None:
         return None
 
@@ -317,7 +317,7 @@ async def test_a_login_takes_five_minutes_at_most(world: World, autojump_clock: 
     assert trio.current_time() - began == pytest.approx(LOGIN_SECONDS)
 
 
-async def test_closing_ends_a_login_that_runs(world: World, autojump_clock: object) -> None:
+async def test_closing_ends_a_login_that_runs(world: World) -> None:
     opened = trio.Event()
 
     async def never(url: str) -> None:
@@ -338,9 +338,7 @@ async def test_closing_ends_a_login_that_runs(world: World, autojump_clock: obje
     assert [each.kind for each in errors] == [Kind.LOGIN_REQUIRED]
 
 
-async def test_a_cancel_during_a_refresh_waits_until_the_new_tokens_are_stored(
-    world: World, autojump_clock: object
-) -> None:
+async def test_a_cancel_during_a_refresh_waits_until_tokens_are_stored(world: World) -> None:
     store = MemoryTokens()
     login = await log_in(world.settings(store=store), URL)
     world.seconds = 5.0
@@ -350,7 +348,7 @@ async def test_a_cancel_during_a_refresh_waits_until_the_new_tokens_are_stored(
     assert (await store.read(URL)).tokens.access == "access-2"
 
 
-async def test_a_refresh_that_never_ends_is_given_up(world: World, autojump_clock: object) -> None:
+async def test_a_refresh_that_never_ends_is_given_up(world: World) -> None:
     store = MemoryTokens()
     login = await log_in(world.settings(store=store), URL)
     world.seconds = 1000.0
@@ -476,9 +474,7 @@ async def test_a_browser_function_that_fails_is_named_without_its_text(world: Wo
     assert not any("state=" in str(each) for each in cause_chain(caught.value))
 
 
-async def test_a_program_without_a_browser_is_an_error_with_what_to_do(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_a_browser_the_error_says_what_to_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     pages: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: pages.append(url) or len(pages) == 1)
     await open_system_browser("https://as.example/first")
@@ -561,7 +557,7 @@ async def test_a_redirect_of_a_token_request_is_not_followed(world: World, statu
     assert len(world.forms) == 1
 
 
-async def test_who_gets_the_lock_second_adopts_the_tokens_of_the_first(world: World, autojump_clock: object) -> None:
+async def test_who_gets_the_lock_second_adopts_the_tokens_of_the_first(world: World) -> None:
     store = MemoryTokens()
     login = await log_in(world.settings(store=store), URL)
     world.seconds = 1.0

@@ -133,9 +133,7 @@ def test_a_registration_of_another_issuer_or_redirect_or_with_an_expired_secret_
         (["client_secret_post", "tls_client_auth"], "client_secret_post"),
     ],
 )
-def test_the_method_of_a_registration_is_one_that_the_server_lists(
-    world: World, methods: list[str] | None, expected: str
-) -> None:
+def test_the_method_of_a_registration_is_a_listed_one(world: World, methods: list[str] | None, expected: str) -> None:
     world.server["token_endpoint_auth_methods_supported"] = methods
     steps = register(ClientIdentity(), metadata(world), REDIRECT, None, NOW)
     body = next(steps).json
@@ -256,9 +254,7 @@ def test_the_parameter_resource_can_be_left_out(world: World) -> None:
         ("S256", False, False),
     ],
 )
-def test_a_server_without_pkce_is_refused_before_the_browser(
-    world: World, methods: Any, assume: bool, accepted: bool
-) -> None:
+def test_a_server_without_pkce_is_refused_first(world: World, methods: Any, assume: bool, accepted: bool) -> None:
     world.server["code_challenge_methods_supported"] = methods
     steps = code_grant(client(world), None, assume_pkce=assume)
     if accepted:

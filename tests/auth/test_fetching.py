@@ -127,9 +127,7 @@ async def test_an_exchange_ends_after_its_time(
 
 
 @pytest.mark.parametrize("pieces", [(), (b"",), (b"garbage\r\n\r\n",)])
-async def test_a_server_that_cannot_be_reached_is_unavailable(
-    pieces: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unreachable_server_is_unavailable(pieces: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     serve(monkeypatch, *pieces)
     await refused(URL, Reach.LOOPBACK, AuthorizationErrorKind.UNAVAILABLE)
 
@@ -197,7 +195,7 @@ async def test_behind_a_proxy_of_the_environment_the_proxy_resolves_names(monkey
     assert len(made) == 1
 
 
-async def test_a_proxy_of_the_environment_that_refuses_a_host_makes_it_unavailable(
+async def test_a_host_that_the_proxy_of_the_environment_refuses_is_unavailable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Proxy(httpcore2.AsyncHTTPProxy):

@@ -68,9 +68,7 @@ async def test_preparing_fetches_the_keys(provider: Provider, verifier: Authenti
     assert provider.requests["/jwks"] == 1
 
 
-async def test_tokens_that_come_at_once_share_one_fetch(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
-) -> None:
+async def test_tokens_that_come_at_once_share_one_fetch(provider: Provider, verifier: Authenticator) -> None:
     provider.seconds = 1
     outcomes = list[str]()
 
@@ -85,7 +83,7 @@ async def test_tokens_that_come_at_once_share_one_fetch(
 
 
 async def test_a_client_that_leaves_does_not_end_the_fetch_that_others_wait_for(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
+    provider: Provider, verifier: Authenticator
 ) -> None:
     provider.seconds = 1
     outcomes = list[str]()
@@ -109,7 +107,7 @@ async def test_a_client_that_leaves_does_not_end_the_fetch_that_others_wait_for(
 
 @pytest.mark.parametrize("kind", ["jwt", "any_of", "resource", "introspection"])
 async def test_a_client_of_a_server_that_leaves_ends_at_once_and_the_fetch_goes_on(
-    provider: Provider, kind: str, autojump_clock: MockClock
+    provider: Provider, kind: str
 ) -> None:
     verifier = jwt(provider.url, audience=AUDIENCE)
     hooks: dict[str, Authenticator] = {
@@ -140,9 +138,7 @@ async def test_a_client_of_a_server_that_leaves_ends_at_once_and_the_fetch_goes_
         nursery.cancel_scope.cancel()
 
 
-async def test_the_end_of_the_server_ends_a_fetch(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
-) -> None:
+async def test_the_end_of_the_server_ends_a_fetch(provider: Provider, verifier: Authenticator) -> None:
     provider.seconds = 4
     with trio.move_on_after(1) as serving:
         await verifier.run()
@@ -154,9 +150,7 @@ async def test_the_end_of_the_server_ends_a_fetch(
     assert await outcome(verifier, headers(provider)) == "alice"
 
 
-async def test_a_client_that_only_waits_can_leave_at_once(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
-) -> None:
+async def test_a_client_that_only_waits_can_leave_at_once(provider: Provider, verifier: Authenticator) -> None:
     provider.seconds = 1
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outcome, verifier, headers(provider))
@@ -166,9 +160,7 @@ async def test_a_client_that_only_waits_can_leave_at_once(
         assert trio.current_time() == pytest.approx(0.1)
 
 
-async def test_a_new_key_works_on_its_first_token_and_the_old_one_no_more(
-    provider: Provider, verifier: Authenticator
-) -> None:
+async def test_a_new_key_works_at_once_and_the_old_one_no_more(provider: Provider, verifier: Authenticator) -> None:
     before = headers(provider)
     assert await outcome(verifier, before) == "alice"
     provider.issuer.rotate()
@@ -177,9 +169,7 @@ async def test_a_new_key_works_on_its_first_token_and_the_old_one_no_more(
     assert await outcome(verifier, before) == "rejected"
 
 
-async def test_unknown_keys_cause_one_refresh_in_half_a_minute(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
-) -> None:
+async def test_unknown_keys_cause_one_refresh_in_half_a_minute(provider: Provider, verifier: Authenticator) -> None:
     for number in range(40):
         unknown = headers(provider, header={"kid": f"made-up-{number}"})
         assert await outcome(verifier, unknown) == "rejected"
@@ -191,7 +181,7 @@ async def test_unknown_keys_cause_one_refresh_in_half_a_minute(
 
 
 async def test_a_good_token_of_a_new_key_waits_for_the_refresh_that_runs(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
+    provider: Provider, verifier: Authenticator
 ) -> None:
     await outcome(verifier, headers(provider))
     provider.seconds = 1
@@ -219,7 +209,7 @@ async def test_a_good_token_of_a_new_key_waits_for_the_refresh_that_runs(
     ],
 )
 async def test_keys_are_fetched_again_when_they_are_no_longer_fresh(
-    cache_control: str, seconds: float, provider: Provider, verifier: Authenticator, autojump_clock: MockClock
+    cache_control: str, seconds: float, provider: Provider, verifier: Authenticator
 ) -> None:
     provider.cache_control = cache_control
     await outcome(verifier, headers(provider))
@@ -232,7 +222,7 @@ async def test_keys_are_fetched_again_when_they_are_no_longer_fresh(
 
 
 async def test_old_keys_count_for_a_day_if_the_issuer_is_down_and_not_longer(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
+    provider: Provider, verifier: Authenticator
 ) -> None:
     await outcome(verifier, headers(provider))
     provider.down = True
@@ -246,7 +236,7 @@ async def test_old_keys_count_for_a_day_if_the_issuer_is_down_and_not_longer(
 
 
 async def test_who_has_keys_does_not_wait_for_a_refresh_that_others_run(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
+    provider: Provider, verifier: Authenticator
 ) -> None:
     await outcome(verifier, headers(provider))
     await trio.sleep(4_000)
@@ -260,7 +250,7 @@ async def test_who_has_keys_does_not_wait_for_a_refresh_that_others_run(
 
 
 async def test_an_issuer_that_is_down_is_asked_again_after_1_2_4_to_60_seconds(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
+    provider: Provider, verifier: Authenticator
 ) -> None:
     provider.down = True
     tries = list[float]()
@@ -273,9 +263,7 @@ async def test_an_issuer_that_is_down_is_asked_again_after_1_2_4_to_60_seconds(
     assert [b - a for a, b in pairwise(tries)] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-async def test_the_error_says_when_to_try_again(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
-) -> None:
+async def test_the_error_says_when_to_try_again(provider: Provider, verifier: Authenticator) -> None:
     provider.down = True
     for expected in (1, 2, 4):
         with pytest.raises(CannotVerify) as caught:
@@ -284,9 +272,7 @@ async def test_the_error_says_when_to_try_again(
         await trio.sleep(expected)
 
 
-async def test_a_slow_issuer_is_given_up_after_five_seconds(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
-) -> None:
+async def test_a_slow_issuer_is_given_up_after_five_seconds(provider: Provider, verifier: Authenticator) -> None:
     provider.seconds = 60
     assert await outcome(verifier, headers(provider)) == "cannot verify"
     assert trio.current_time() == 5
@@ -311,15 +297,13 @@ async def test_metadata_that_is_not_of_the_issuer_or_lacks_keys_is_not_used(
 
 
 @pytest.mark.parametrize("status", [404, 429, 500, 503])
-async def test_a_failure_of_the_issuer_is_no_failure_of_the_token(
-    status: int, provider: Provider, verifier: Authenticator
-) -> None:
+async def test_a_failed_issuer_is_no_failed_token(status: int, provider: Provider, verifier: Authenticator) -> None:
     provider.status = status
     assert await outcome(verifier, headers(provider)) == "cannot verify"
 
 
 async def test_a_verified_token_is_verified_again_after_its_expiry_and_after_five_minutes(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    provider: Provider, verifier: Authenticator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short, long = headers(provider, expires_in=100), headers(provider, expires_in=10_000)
     assert await outcome(verifier, short) == await outcome(verifier, long) == "alice"
@@ -363,7 +347,7 @@ async def test_keys_that_cannot_be_fetched_at_the_start_are_a_warning_with_the_r
 
 
 async def test_a_caller_is_known_as_long_as_its_token_is_in_the_cache_and_suffices(
-    provider: Provider, verifier: Authenticator, autojump_clock: MockClock
+    provider: Provider, verifier: Authenticator
 ) -> None:
     request = headers(provider, scopes=["read"])
     resource = ProtectedResource(AUDIENCE, verifier, required=["read"])  # type: ignore[arg-type]

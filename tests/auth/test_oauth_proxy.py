@@ -226,9 +226,7 @@ async def test_a_user_who_cancels_is_sent_back_with_an_error(program: Program) -
         ({"code": "c" * 5_000}, "server_error"),
     ],
 )
-async def test_an_error_of_the_provider_reaches_the_client_as_one_of_ours(
-    program: Program, said: dict[str, str], error: str
-) -> None:
+async def test_an_error_of_the_provider_becomes_one_of_ours(program: Program, said: dict[str, str], error: str) -> None:
     leaving = await program.world.consent(await program.authorize())
     state = program.world.stand_in.log_in(target_of(leaving))["state"]
     back = query_of(await program.world.get("callback", {**said, "state": state}))
@@ -251,7 +249,7 @@ async def test_identity_decides_who_may_log_in_and_what_tools_see(monkeypatch: p
     assert failure(await program.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
 
 
-async def test_tools_get_the_token_of_the_provider_only_if_the_server_says_that(
+async def test_tools_get_the_token_of_the_provider_only_if_the_server_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for shows, expected in ((False, None), (True, "token-of-the-provider-2")):
@@ -345,7 +343,7 @@ async def test_a_provider_in_trouble_is_503_and_no_client_throws_its_tokens_away
 
 @pytest.mark.parametrize("name", ["token_url", "user_url"])
 async def test_a_provider_that_never_answers_is_given_up_and_no_client_throws_its_tokens_away(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, name: str
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     world = World(monkeypatch, example("http://127.0.0.1:9"), {"sub": "1"})
     program = await Program.registered(world)
@@ -646,9 +644,7 @@ async def test_an_address_that_names_metadata_which_never_comes_leaves_room_for_
         {"state": "s" * 1_500},
     ],
 )
-async def test_a_wrong_authorization_request_is_a_page_and_no_redirect(
-    program: Program, changed: dict[str, str]
-) -> None:
+async def test_a_wrong_authorization_request_is_only_a_page(program: Program, changed: dict[str, str]) -> None:
     assert is_page(await program.authorize(**changed))
 
 
@@ -792,9 +788,7 @@ async def test_a_code_of_another_login_at_the_provider_is_of_no_use(program: Pro
         {"code": ""},
     ],
 )
-async def test_a_code_needs_the_verifier_and_the_redirect_uri_of_its_login(
-    program: Program, changed: dict[str, str]
-) -> None:
+async def test_a_code_needs_the_verifier_and_redirect_of_its_login(program: Program, changed: dict[str, str]) -> None:
     code = await program.code()
     asked = len(program.world.stand_in.seen)
     assert failure(await program.redeem(code, **changed)) == (400, "invalid_grant")
@@ -820,9 +814,7 @@ async def test_a_verifier_has_43_to_128_characters_or_redeems_no_code(program: P
     assert (len(program.world.stand_in.seen) == asked) is (verifier in GUESSED)
 
 
-async def test_a_code_is_redeemed_once_by_its_client_within_a_minute(
-    world: World, program: Program, clock: Clock
-) -> None:
+async def test_a_code_is_good_once_for_its_client_for_a_minute(world: World, program: Program, clock: Clock) -> None:
     code = await program.code()
     other = await Program.registered(world, client_name="another")
     assert failure(await other.redeem(code)) == (400, "invalid_grant")
@@ -844,7 +836,7 @@ async def test_a_code_is_redeemed_once_by_its_client_within_a_minute(
         ({"resource": "https://other.example.com/mcp"}, (400, "invalid_target")),
     ],
 )
-async def test_a_wrong_token_request_gets_the_error_of_oauth(
+async def test_a_wrong_token_request_is_an_error(
     program: Program, form: dict[str, str], error: tuple[int, str]
 ) -> None:
     response = await program.redeem(await program.code(), **form)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 from provider import METADATA, Provider, use
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Caller
 from trio_mcp.auth import CannotVerify, CredentialsRejected, any_of, introspection, jwt, static
@@ -68,16 +68,12 @@ async def test_the_issuer_is_asked_about_an_opaque_token(provider: Provider) -> 
         ({"cnf": {"jkt": "x"}}, "cnf"),
     ],
 )
-async def test_an_answer_that_fails_a_check_refuses_the_token(
-    answer: dict[str, Any], reason: str, provider: Provider
-) -> None:
+async def test_a_failed_check_refuses_the_token(answer: dict[str, Any], reason: str, provider: Provider) -> None:
     provider.active["good"] = {name: value for name, value in {**GOOD, **answer}.items() if value is not None}
     assert reason in (await outcome(asking(provider), "good")).removeprefix("rejected: ")
 
 
-async def test_a_good_answer_counts_for_a_while_and_a_bad_one_does_not(
-    provider: Provider, autojump_clock: MockClock
-) -> None:
+async def test_a_good_answer_counts_for_a_while_and_a_bad_one_does_not(provider: Provider) -> None:
     verifier = asking(provider, cache_seconds=20)
     for token in ("good", "good", "bad", "bad"):
         await outcome(verifier, token)
@@ -90,9 +86,7 @@ async def test_a_good_answer_counts_for_a_while_and_a_bad_one_does_not(
 
 
 @pytest.mark.parametrize("token", ["good", "bad"])
-async def test_one_token_is_asked_about_once_at_a_time(
-    token: str, provider: Provider, autojump_clock: MockClock
-) -> None:
+async def test_one_token_is_asked_about_once_at_a_time(token: str, provider: Provider) -> None:
     verifier = asking(provider, endpoint=f"{provider.url}/introspect")
     provider.seconds = 1
     outcomes = list[str]()
@@ -108,9 +102,7 @@ async def test_one_token_is_asked_about_once_at_a_time(
     assert provider.requests == {"/introspect": 1}
 
 
-async def test_if_the_client_that_asks_leaves_another_one_asks_again(
-    provider: Provider, autojump_clock: MockClock
-) -> None:
+async def test_if_the_client_that_asks_leaves_another_one_asks_again(provider: Provider) -> None:
     verifier = asking(provider, endpoint=f"{provider.url}/introspect")
     provider.seconds = 1
     outcomes = list[str]()
@@ -131,9 +123,7 @@ async def test_if_the_client_that_asks_leaves_another_one_asks_again(
     assert provider.requests["/introspect"] == 2
 
 
-async def test_made_up_tokens_cause_a_limited_number_of_requests_at_once(
-    provider: Provider, autojump_clock: MockClock
-) -> None:
+async def test_made_up_tokens_cause_a_limited_number_of_requests_at_once(provider: Provider) -> None:
     verifier = asking(provider, endpoint=f"{provider.url}/introspect")
     provider.seconds = math.inf
     async with trio.open_nursery() as nursery:
@@ -157,7 +147,7 @@ async def test_an_issuer_that_does_not_answer_is_no_failure_of_the_token(status:
     assert provider.requests[METADATA] == 1
 
 
-async def test_a_slow_issuer_is_given_up_before_the_request_is(provider: Provider, autojump_clock: MockClock) -> None:
+async def test_a_slow_issuer_is_given_up_before_the_request_is(provider: Provider) -> None:
     verifier = asking(provider, endpoint=f"{provider.url}/introspect")
     provider.seconds = 60
     assert await outcome(verifier, "good") == "cannot verify"

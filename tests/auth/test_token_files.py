@@ -100,9 +100,7 @@ async def test_a_store_returns_what_was_written_last_until_it_is_deleted(store: 
     assert await store.read(other.url) == other
 
 
-async def test_one_holder_of_a_lock_at_a_time_and_other_servers_do_not_wait(
-    store: TokenStore, autojump_clock: object
-) -> None:
+async def test_a_lock_has_one_holder_and_other_servers_do_not_wait(store: TokenStore, autojump_clock: object) -> None:
     events: list[str] = []
 
     async def hold(name: str) -> None:
@@ -120,9 +118,7 @@ async def test_one_holder_of_a_lock_at_a_time_and_other_servers_do_not_wait(
     assert events == ["first in", "other", "first out", "second in", "second out"]
 
 
-async def test_a_cancel_while_waiting_for_the_lock_leaves_it_to_others(
-    store: TokenStore, autojump_clock: object
-) -> None:
+async def test_a_cancelled_wait_for_the_lock_leaves_it_to_others(store: TokenStore, autojump_clock: object) -> None:
     async with store.lock(URL):
         with trio.move_on_after(0.5) as waiting:
             async with store.lock(URL):

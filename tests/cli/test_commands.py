@@ -20,9 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_help_of_every_command_has_examples_and_the_exit_statuses(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_help_has_examples_and_the_exit_statuses(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == Status.OK
     said = capsys.readouterr().out
     assert unnamed(said.partition("examples:")[2], f"trio-mcp {name}", "exit status:") == []
@@ -179,7 +177,7 @@ def test_a_word_with_control_characters_is_shown_without_them(capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_prints_a_script_for_a_shell(
+def test_completion_is_a_script(
     shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHELL", f"/bin/{shell}")
@@ -249,7 +247,7 @@ def test_a_header_of_the_environment_may_have_spaces_and_is_not_shown(
     assert "canary" not in err
 
 
-def test_an_option_is_taken_from_the_environment(
+def test_an_option_may_be_in_the_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRIO_MCP_SERVE_PORT", "x")

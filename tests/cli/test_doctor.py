@@ -114,7 +114,7 @@ def test_with_a_target_the_status_is_about_the_target(home: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("options", [[], ["--connect"]])
-def test_each_server_of_a_file_is_checked_by_its_name(
+def test_servers_of_a_file_are_checked_by_name(
     options: list[str], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / "app.py").write_text("from trio_mcp import Server\nserver = Server('shop')\n")

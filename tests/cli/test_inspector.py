@@ -45,7 +45,7 @@ def test_without_npx_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     ("said", "outdated"), [("v20.20.2", "v20.20.2"), ("v22.18.9", "v22.18.9"), ("v22.19.0", None), ("odd", None)]
 )
-def test_a_node_that_is_too_old_is_named(
+def test_a_node_too_old_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, outdated: str | None
 ) -> None:
     program(tmp_path, "node", f"echo {said}")

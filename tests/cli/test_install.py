@@ -76,7 +76,7 @@ def install(*words: str) -> int:
 
 @pytest.mark.parametrize("system", PLACES)
 @pytest.mark.parametrize("host", HOSTS)
-def test_each_host_has_its_file_on_each_system(
+def test_each_host_has_a_file_on_each_system(
     host: str, system: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", system)
@@ -140,7 +140,7 @@ def test_a_server_is_installed_for_the_current_folder(host: str, home: Path) -> 
 
 
 @pytest.mark.parametrize(("words", "asks"), [([], False), (["--project"], True), (["--file", "other.json"], False)])
-def test_only_the_file_of_a_project_needs_an_approval(
+def test_only_a_file_of_a_project_is_approved(
     words: list[str], asks: bool, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert install("claude-code", "app.py", *words) == Status.OK
@@ -178,9 +178,7 @@ OLD = """{
 }"""
 
 
-def test_everything_else_in_a_file_stays_and_the_old_file_is_kept(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_else_in_a_file_stays_and_the_old_file_is_kept(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = home / ".cursor" / "mcp.json"
     file.parent.mkdir()
     file.write_text(OLD)
@@ -273,9 +271,7 @@ def test_a_dry_run_shows_the_change_and_writes_nothing(home: Path, capsys: pytes
     assert not (home / ".cursor").exists()
 
 
-def test_without_a_terminal_nothing_is_written_unless_yes_is_given(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_nothing_is_written_without_yes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "cursor", "app.py"]) == Status.USAGE
     assert "--yes" in capsys.readouterr().err
     assert not (home / ".cursor").exists()
@@ -338,9 +334,7 @@ def test_a_file_that_another_program_changes_meanwhile_is_left_to_it(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions are those of POSIX")
-def test_no_copy_of_a_private_file_can_be_read_by_others_at_any_time(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_copy_of_a_private_file_is_readable_by_others_ever(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = home / "private" / "mcp.json"
     file.parent.mkdir()
     file.write_text('{"mcpServers": {"a": {"url": "https://x.example", "headers": {"authorization": "secret"}}}}')
@@ -361,9 +355,7 @@ def test_a_file_that_cannot_be_there_is_one_error(home: Path, capsys: pytest.Cap
     assert str(home / ".cursor" / "mcp.json") in line
 
 
-def test_uninstall_removes_one_server_and_names_the_nearest_of_another(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_uninstall_removes_one_server_or_names_the_nearest(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert install("cursor", "app.py") == Status.OK
     assert main(["uninstall", "cursor", "my-shpo", "--yes"]) == Status.USAGE
     assert "'my-shop'" in capsys.readouterr().err
@@ -372,7 +364,7 @@ def test_uninstall_removes_one_server_and_names_the_nearest_of_another(
     assert read(home / ".cursor" / "mcp.json") == {"mcpServers": {}}
 
 
-def test_discover_lists_the_servers_of_every_host_without_their_secrets(
+def test_discover_lists_the_servers_of_all_hosts_without_secrets(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for host in HOSTS:

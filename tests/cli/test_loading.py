@@ -153,9 +153,7 @@ def missing(target: str) -> str:
     return str(caught.value)
 
 
-def test_a_file_that_does_not_exist_is_refused_with_what_was_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_file_is_refused_with_what_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop").mkdir()
     for file in ("notes.py", "shop/server.py"):

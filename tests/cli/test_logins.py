@@ -143,7 +143,7 @@ def test_a_server_that_knows_no_logins_may_take_a_token(
 
 
 @pytest.mark.parametrize("words", [[], [URL], [URL, "--json"], ["--json"]])
-def test_whoami_shows_a_login_and_no_token(
+def test_whoami_shows_logins_and_no_token(
     files: TokenFiles, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     trio.run(files.write, LOGIN)

@@ -88,9 +88,7 @@ def test_a_server_that_only_runs_somewhere_needs_no_package(capsys: pytest.Captu
 @pytest.mark.parametrize(
     "readme", ["", LINE.replace("weather-mcp", "weather-mcp-2"), "mcp-name: io.github.ada/weather"]
 )
-def test_a_readme_without_the_line_of_its_owner_is_status_1(
-    readme: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_readme_without_its_line_is_status_1(readme: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "README.md").write_text(readme)
     assert published() == Status.TOOL_ERROR
     assert LINE.strip() in capsys.readouterr().err
@@ -125,9 +123,7 @@ def test_the_line_that_is_missing_is_in_the_json(folder: Path, capsys: pytest.Ca
     assert (said["file"], said["missing"]) == (None, LINE.strip())
 
 
-def test_a_project_whose_script_hosts_cannot_start_is_warned_about(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_that_hosts_cannot_start_is_a_warning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "pyproject.toml").write_text(PROJECT.replace("weather-mcp = ", "weather = "))
     assert published() == Status.OK
     assert unnamed(capsys.readouterr().err, "warning", "uvx weather-mcp") == []
@@ -256,9 +252,7 @@ HARMLESS: dict[str, bytes] = {
 }
 
 
-def test_keys_and_databases_are_left_out_of_a_bundle_and_named(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_keys_and_databases_are_not_in_a_bundle_and_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, content in {**SECRETS, **HARMLESS}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
@@ -304,9 +298,7 @@ def test_a_pattern_to_include_that_packs_nothing_is_refused(
     assert [*folder.glob("*.mcpb")] == []
 
 
-def test_what_a_bundle_will_have_is_listed_before_it_is_written(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_bundle_has_is_listed_before_it_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bundle", "weather.py", "--output", "none/out.mcpb"]) == Status.UNREACHABLE
     *listed, error = capsys.readouterr().err.splitlines()
     assert unnamed("\n".join(listed), "manifest.json", "weather.py", "README.md") == []
@@ -322,7 +314,7 @@ def test_each_file_of_a_bundle_is_listed_in_one_line(folder: Path, capsys: pytes
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "device", "FIFO"])
-def test_a_project_file_that_a_bundle_cannot_have_is_an_error(
+def test_a_file_that_no_bundle_can_have_is_an_error(
     kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder / "pyproject.toml"
@@ -336,9 +328,7 @@ def test_a_project_file_that_a_bundle_cannot_have_is_an_error(
     assert not [*folder.glob("*.mcpb")]
 
 
-def test_a_bundle_does_not_go_on_without_the_patterns_of_its_author(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bundle_needs_the_patterns_of_its_author(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / ".mcpbignore").write_bytes(b"\xff")
     assert main(["bundle", "weather.py"]) == Status.UNREACHABLE
     assert ".mcpbignore" in capsys.readouterr().err

@@ -81,9 +81,7 @@ def test_the_doctor_connects_to_the_servers_of_all_hosts(
     assert states["cursor:two, server"] == "error"
 
 
-def test_the_images_and_files_of_a_result_are_saved(
-    app: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_images_and_files_of_a_result_are_saved(app: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "chart.png"
     assert main(["call", str(app), "pictures", "--save", str(file)]) == Status.OK
     assert file.read_bytes() == b"\x89PNG\r\n\x1a\n"

@@ -216,9 +216,7 @@ def test_a_link_of_a_project_that_leads_out_of_it_is_refused(folder: Path, capsy
 
 
 @pytest.mark.parametrize(("command", "path", "words"), cases(OUTPUTS))
-def test_a_link_that_has_the_name_of_an_output_is_replaced(
-    command: str, path: str, words: list[str], folder: Path
-) -> None:
+def test_a_link_with_the_name_of_an_output_is_replaced(command: str, path: str, words: list[str], folder: Path) -> None:
     outside = folder.parent / "outside"
     outside.write_text("mine")
     (folder / path).symlink_to(outside)
@@ -306,9 +304,7 @@ def test_what_is_written_is_as_long_as_what_was_given(tmp_path: Path) -> None:
         assert read_regular(file, 4) == content
 
 
-def test_a_file_that_becomes_a_fifo_before_it_is_opened_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_becomes_a_fifo_before_opening_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "x")
     monkeypatch.setattr("trio_mcp.base.regular_files.check_kind", lambda path: None)
     before = len(os.listdir("/proc/self/fd"))

@@ -142,7 +142,7 @@ def test_vacuum_says_that_a_file_is_locked(file: Path, capsys: pytest.CaptureFix
     assert "locked" in one_error(capsys)
 
 
-def test_vacuum_says_that_another_process_reads_the_file(
+def test_vacuum_names_another_reading_process(
     file: Path, capsys: pytest.CaptureFixture[str], short_waits: None
 ) -> None:
     with closing(sqlite3.connect(file)) as other:
@@ -170,9 +170,7 @@ def test_vacuum_waits_no_longer_for_every_slice_of_a_file_that_is_locked_again_a
 
 
 @pytest.mark.parametrize("action", ["list", "check", "vacuum"])
-def test_a_file_that_is_no_store_is_an_error_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
-) -> None:
+def test_a_file_that_is_no_store_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
     text, empty = tmp_path / "text.db", tmp_path / "empty.db"
     text.write_text("no database " * 1000)
     empty.touch()
@@ -185,7 +183,7 @@ def test_a_file_that_is_no_store_is_an_error_in_one_line(
     assert not (tmp_path / "none.db").exists()
 
 
-def test_the_error_for_a_path_that_is_not_a_file_names_its_kind(
+def test_the_error_for_a_path_that_is_no_file_names_its_kind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipe = tmp_path / "pipe"

@@ -93,9 +93,7 @@ def test_a_server_in_the_file_of_a_host_is_named_by_the_file_or_the_host(
         ("mcp.json:web", ["'web'", "TOKEN"]),
     ],
 )
-def test_what_a_text_cannot_name_is_an_error_that_says_why(
-    text: str, names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_that_names_nothing_is_an_error(text: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TOKEN", raising=False)
     with pytest.raises(CommandError) as caught:
         read_target(text)
@@ -122,9 +120,7 @@ def test_a_module_that_a_package_lacks_is_named() -> None:
     assert unnamed(str(caught.value), "shop_package.none", "ModuleNotFoundError") == []
 
 
-def test_a_server_of_gemini_cli_may_have_variables_without_braces(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_of_gemini_cli_has_variables_without_braces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "secret")
     servers = {"one": {"command": "run", "args": ["$TOKEN", "a-${TOKEN}"], "env": {"PRICE": "5$"}}}
     (folder / ".gemini").mkdir()

@@ -296,7 +296,7 @@ async def result_of(mode: str, server: Server, call: Any, **options: Any) -> Too
     [(use("divide", a=1, b=0), []), (use("add", a="one", b=2), ["a"]), (use("subtract", a=1, b=2), ["subtract"])],
     ids=["fails", "wrong arguments", "unknown"],
 )
-async def test_a_call_without_a_result_is_an_error_result_that_names_what_is_wrong(
+async def test_a_call_that_fails_is_an_error_result_with_the_reason(
     mode: str, call: ToolUseContent, named: list[str]
 ) -> None:
     result = await result_of(mode, calculator(), call)
@@ -456,9 +456,7 @@ async def test_the_clients_may_be_any_iterable_with_one_twice_or_one_client(mode
             assert result.messages[0] == asked
 
 
-async def test_no_further_page_is_read_when_there_are_too_many_tools(
-    opening: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_further_page_is_read_of_too_many_tools(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_tools, "MAX_TOOLS", 2)
     async with conversation(opening) as (client, wire, start):
         run = start(run_agent, ScriptedModel(), "?", [client])
@@ -468,9 +466,7 @@ async def test_no_further_page_is_read_when_there_are_too_many_tools(
         await wire.silence()
 
 
-async def test_definitions_that_are_too_large_for_a_model_are_rejected(
-    opening: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_definitions_too_large_for_a_model_are_rejected(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_tools, "MAX_DEFINITIONS", 900)
     async with conversation(opening) as (client, wire, start):
         run = start(run_agent, ScriptedModel(), "?", [client])
@@ -516,9 +512,7 @@ async def test_a_list_that_takes_too_long_ends_the_run_and_names_the_server(open
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else value.__name__,
 )
-async def test_a_wrong_argument_is_rejected_before_anything_is_sent(
-    arguments: dict[str, Any], kind: type[Exception]
-) -> None:
+async def test_a_wrong_argument_is_rejected_before_sending(arguments: dict[str, Any], kind: type[Exception]) -> None:
     given: dict[str, Any] = {"provider": ScriptedModel(), "prompt": "?", "clients": [Unused()], **arguments}
     with pytest.raises(kind):
         await run_agent(**given)

@@ -192,9 +192,7 @@ async def test_only_what_has_a_handler_is_declared(handlers: Json, declared: Jso
     ],
     ids=["url", "form", "tools", "no tools in a list", "tool choice"],
 )
-async def test_a_question_of_a_kind_that_was_not_declared_is_refused_as_the_specification_says(
-    handlers: Json, question: Json
-) -> None:
+async def test_a_question_of_a_kind_that_was_not_declared_is_refused(handlers: Json, question: Json) -> None:
     assert (await answer_of(question, **handlers))["error"]["code"] == INVALID_PARAMS
     async with calling(as_modern, handlers) as (wire, call, request):
         await wire.respond(request, interim({"q": question}))
@@ -250,7 +248,7 @@ async def test_a_handler_that_fails_is_an_error_for_the_server_without_internals
         await works(client, wire, start)
 
 
-async def test_a_handler_that_fails_again_and_again_shows_a_traceback_for_each_kind_of_exception(
+async def test_a_handler_that_fails_often_shows_one_traceback_for_each_kind(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     errors = [LookupError("hunter2"), ValueError("hunter2")]

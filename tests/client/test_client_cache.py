@@ -218,7 +218,7 @@ def seen_by(
         ("public", {"needs": {"roots": {}}}, False),
     ],
 )
-async def test_a_private_answer_never_crosses_principals_and_none_crosses_servers_or_capabilities(
+async def test_a_private_answer_is_for_one_principal_one_server_and_its_capabilities(
     scope: str, other: Json, found: bool
 ) -> None:
     cache = ResponseCache()
@@ -303,9 +303,7 @@ async def test_an_answer_that_was_asked_for_before_the_change_is_not_kept() -> N
 
 
 @pytest.mark.parametrize(("server", "is_kept"), [("s", False), ("other", True)])
-async def test_a_change_of_another_server_does_not_keep_an_answer_out_of_a_shared_cache(
-    server: str, is_kept: bool
-) -> None:
+async def test_a_change_of_another_server_keeps_no_answer_out_of_a_shared_cache(server: str, is_kept: bool) -> None:
     cache = ResponseCache()
     async with conversation(as_modern, cache=view(cache)) as (client, wire, start):
         listing = start(client.list_tools)

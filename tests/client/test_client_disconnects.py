@@ -37,7 +37,7 @@ def server(programs: Programs) -> Server:
     return server
 
 
-async def test_a_lost_connection_is_reported_and_the_next_request_connects_again(
+async def test_a_lost_connection_is_reported_and_opened_by_a_request(
     programs: Programs, server: Server, mode: str
 ) -> None:
     seen: list[str] = []
@@ -89,7 +89,7 @@ async def test_a_connection_that_breaks_is_reported_once() -> None:
         assert len(seen) == 1
 
 
-async def test_a_connection_that_is_not_opened_again_is_reported_and_the_client_is_over(
+async def test_without_reconnecting_a_lost_connection_ends_the_client(
     programs: Programs, server: Server, mode: str
 ) -> None:
     seen: list[str] = []
@@ -99,7 +99,7 @@ async def test_a_connection_that_is_not_opened_again_is_reported_and_the_client_
         assert not client.is_open
 
 
-async def test_a_subscriber_has_its_connection_opened_again_with_growing_delays(
+async def test_a_subscriber_is_connected_again_with_growing_delays(
     programs: Programs, server: Server, mode: str
 ) -> None:
     async with connected(["files"], mode=mode, bound=BOUND) as client, client.listen(tools=True) as changes:
@@ -116,9 +116,7 @@ async def test_a_subscriber_has_its_connection_opened_again_with_growing_delays(
         assert (await changes.__anext__()).kind == "tools"
 
 
-async def test_requests_share_the_failure_of_an_attempt_that_a_subscriber_has_just_waited_for(
-    programs: Programs, server: Server
-) -> None:
+async def test_requests_share_the_failure_of_an_attempt_for_a_subscriber(programs: Programs, server: Server) -> None:
     async with connected(["files"], mode="legacy", bound=BOUND) as client, client.listen(tools=True):
         programs.broken["files"] = OSError("gone")
         await programs.kill("files")

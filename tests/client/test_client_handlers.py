@@ -143,7 +143,7 @@ async def test_a_handler_is_cancelled_when_the_response_that_brought_its_questio
             await other.result()
 
 
-async def test_a_handler_is_cancelled_when_its_client_gives_up_the_server(autojump_clock: object) -> None:
+async def test_a_handler_is_cancelled_when_its_client_gives_up_the_server() -> None:
     """Until then the server may come back, and still want the answer."""
     thinks = Thinks()
     async with in_session(on_elicit=thinks) as (client, wire, start):

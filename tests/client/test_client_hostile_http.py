@@ -33,7 +33,7 @@ async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on() -> No
         ("S1", "é\r\n", "wants to speak"),
     ],
 )
-async def test_a_session_id_or_version_that_no_header_can_repeat_ends_the_opening(
+async def test_a_session_id_or_version_that_no_header_can_have_is_an_error(
     session: str, version: str, named: str
 ) -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError, match=named), flatten_subgroups=True):

@@ -109,7 +109,7 @@ async def test_another_session_has_another_standing_stream() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 404, 405])
-async def test_another_session_whose_standing_stream_is_rejected_is_named_where_the_changes_are_read(
+async def test_another_session_whose_standing_stream_is_rejected_is_named_where_changes_are_read(
     status: int,
 ) -> None:
     async with listening() as (client, wire, _start, get, listener):
@@ -133,9 +133,7 @@ async def test_another_session_whose_standing_stream_is_rejected_is_named_where_
     [(b"<html>", ["HTTP 401"]), ({"id": 2, "error": {"code": -32600, "message": "who are you"}}, ["who are you"])],
     ids=["no JSON", "an error"],
 )
-async def test_a_session_that_the_server_does_not_open_again_is_named_where_the_changes_are_read(
-    body: Any, names: list[str]
-) -> None:
+async def test_a_session_that_is_not_opened_again_is_named_where_changes_are_read(body: Any, names: list[str]) -> None:
     async with listening() as (_client, wire, _start, get, listener):
         get.end()
         (await wire.next("GET")).answer(404)
@@ -192,7 +190,7 @@ async def interrupted_stream() -> AsyncIterator[tuple[HttpWire, Changes]]:
         (401, {"error": {"code": -32600, "message": "HTTP 401"}}, PeerError),
     ],
 )
-async def test_a_modern_stream_that_is_rejected_for_good_is_named_where_the_changes_are_read(
+async def test_a_modern_stream_that_is_rejected_is_named_to_its_reader(
     status: int, body: Any, error: type[McpError]
 ) -> None:
     async with interrupted_stream() as (wire, listener):

@@ -120,9 +120,7 @@ OPTIONS: list[tuple[object, dict[str, Any], type[Exception], list[str]]] = [
 
 
 @pytest.mark.parametrize(("target", "options", "kind", "names"), OPTIONS)
-def test_a_wrong_option_is_named_before_anything_starts(
-    target: Any, options: dict[str, Any], kind: type[Exception], names: list[str]
-) -> None:
+def test_a_wrong_option_is_named(target: Any, options: dict[str, Any], kind: type[Exception], names: list[str]) -> None:
     with pytest.raises(kind, match=naming(*names)):
         Client.connect(target, **options)
 
@@ -236,9 +234,7 @@ CALLS: list[tuple[Fails, type[Exception], list[str]]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "names"), CALLS)
-async def test_a_wrong_argument_is_named_where_it_is_passed(
-    call: Fails, kind: type[Exception], names: list[str]
-) -> None:
+async def test_a_wrong_argument_is_named_where_it_comes(call: Fails, kind: type[Exception], names: list[str]) -> None:
     async with Client.connect(offering()) as client:
         with pytest.raises(kind, match=naming(*names)):
             await call(client)
@@ -301,9 +297,7 @@ async def test_the_error_omits_the_exit_of_a_process_while_it_is_unknown() -> No
         ({"roots", "elicitation.url"}, ["on_roots=", "on_elicit_url="]),
     ],
 )
-async def test_a_missing_capability_is_noted_with_the_option_that_declares_it(
-    gates: set[str], named: list[str]
-) -> None:
+async def test_a_missing_capability_is_noted_with_the_option_declaring_it(gates: set[str], named: list[str]) -> None:
     server = Server("s")
 
     @server.tool(requires=gates)

@@ -173,7 +173,7 @@ async def test_a_cursor_that_came_before_ends_the_list_with_a_warning(
 
 
 @pytest.mark.parametrize("opening", [as_legacy, as_modern])
-async def test_what_cannot_be_read_in_a_list_is_dropped_with_one_warning_that_names_it(
+async def test_an_unreadable_item_of_a_list_is_dropped_with_one_warning(
     opening: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     page = {"prompts": [{"name": "good"}, {"name": "bad", "arguments": 5}], **HINTS}

@@ -107,9 +107,7 @@ async def test_a_program_that_takes_tools_declares_them_and_receives_them() -> N
     ],
     ids=["tools", "context", "both"],
 )
-async def test_what_a_program_takes_in_a_sample_is_declared_in_revisions_that_have_it(
-    options: Json, declared: Json
-) -> None:
+async def test_what_a_program_takes_in_a_sample_is_declared_where_it_exists(options: Json, declared: Json) -> None:
     handlers = {"on_sample": str, **options}
     assert Handlers(**handlers).capabilities.wire() == {
         "sampling": declared,
@@ -246,9 +244,7 @@ async def test_a_consent_that_is_neither_yes_nor_no_is_a_mistake_and_not_a_yes()
 
 
 @pytest.mark.parametrize("kind", ProviderErrorKind)
-async def test_the_words_of_an_api_reach_the_log_and_not_the_server(
-    kind: ProviderErrorKind, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_words_of_an_api_are_only_logged(kind: ProviderErrorKind, caplog: pytest.LogCaptureFixture) -> None:
     failure = ProviderError("the API said hunter2", kind=kind, status=500)
     error = (await legacy_answer(SAMPLE_QUESTION, on_sample=Provider(failure).sample))["error"]
     assert error["code"] == INTERNAL_ERROR

@@ -159,7 +159,7 @@ async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_mo
 
 
 @pytest.mark.parametrize("statuses", [(502, 504), (503, 503)], ids=str)
-async def test_an_answer_that_a_proxy_has_lost_or_the_server_cannot_take_now_is_sent_again(
+async def test_an_answer_that_a_proxy_lost_or_a_busy_server_refused_is_sent_again(
     statuses: tuple[int, int],
 ) -> None:
     async with calling() as (wire, call, post):

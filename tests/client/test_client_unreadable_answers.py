@@ -113,9 +113,7 @@ BIG = b"x" * LIMIT
         "another id",
     ],
 )
-async def test_a_call_whose_answer_cannot_be_read_fails_and_says_why(
-    answer: bytes, names: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_unreadable_answer_fails_its_call(answer: bytes, names: str) -> None:
     async with client_of(answer) as client:
         await client.ping()
         with trio.fail_after(60), pytest.raises(RemoteProtocolError, match=names):
@@ -124,9 +122,7 @@ async def test_a_call_whose_answer_cannot_be_read_fails_and_says_why(
 
 @pytest.mark.parametrize("id", [b"", b'"id":null,', b'"id":"server-error",'])
 @pytest.mark.parametrize("code", [-32700, -32600, -32602, -32603, -32000])
-async def test_the_one_open_call_fails_with_an_error_whose_server_could_not_read_its_id(
-    code: int, id: bytes, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_the_one_open_call_fails_with_an_error_whose_server_could_not_read_its_id(code: int, id: bytes) -> None:
     answer = b'{"jsonrpc":"2.0",%%b"error":{"code":%d,"message":"too deep","data":%%%%d}}' % code % id
     async with client_of(answer) as client:
         with trio.fail_after(60), pytest.raises(PeerError, match="too deep"):
@@ -184,9 +180,7 @@ OTHER_ID = b'{"jsonrpc":"2.0","id":"x","result":{"content":[]}}'
 
 
 @pytest.mark.parametrize("lost", [ERROR, OTHER_ID], ids=["an error without an id", "another id"])
-async def test_the_call_that_is_left_when_the_others_are_answered_fails_with_what_named_no_call(
-    lost: bytes, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_the_call_that_is_left_when_the_others_are_answered_fails_with_what_named_no_call(lost: bytes) -> None:
     server = Server()
     async with server.client("a", "b", "c"):
         await server.say(lost)
@@ -197,7 +191,7 @@ async def test_the_call_that_is_left_when_the_others_are_answered_fails_with_wha
     assert sorted(server.ended) == [("a", "answered"), ("b", "answered"), ("c", "failed")]
 
 
-async def test_as_many_calls_fail_as_answers_named_no_call(autojump_clock: trio.testing.MockClock) -> None:
+async def test_as_many_calls_fail_as_answers_named_no_call() -> None:
     server = Server()
     async with server.client("a", "b", "c"):
         await server.say(ERROR)
@@ -206,9 +200,7 @@ async def test_as_many_calls_fail_as_answers_named_no_call(autojump_clock: trio.
     assert sorted(server.ended) == [("a", "failed"), ("b", "failed"), ("c", "answered")]
 
 
-async def test_a_call_that_is_made_after_what_named_no_call_is_not_failed_by_it(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_call_that_is_made_after_what_named_no_call_is_not_failed_by_it() -> None:
     server = Server()
     async with server.client("a", "b") as begin:
         await server.say(ERROR)
@@ -220,9 +212,7 @@ async def test_a_call_that_is_made_after_what_named_no_call_is_not_failed_by_it(
 
 
 @pytest.mark.parametrize("said", [UNKNOWN_METHOD, NO_ID], ids=["unknown method", "a result"])
-async def test_what_a_server_says_to_a_notification_fails_no_call(
-    said: bytes, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_what_a_server_says_to_a_notification_fails_no_call(said: bytes) -> None:
     server = Server()
     async with server.client("first"):
         await server.say(said)  # to notifications/initialized

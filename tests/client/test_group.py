@@ -301,9 +301,7 @@ async def test_options_are_for_all_servers_and_may_differ_for_each() -> None:
         ({"a": ["x"]}, {"open_timeout": 0}, ["open_timeout"]),
     ],
 )
-def test_a_wrong_argument_is_an_error_before_anything_is_started(
-    servers: Any, options: dict[str, Any], named: list[str]
-) -> None:
+def test_a_wrong_argument_is_an_error_before_a_start(servers: Any, options: dict[str, Any], named: list[str]) -> None:
     with pytest.raises((TypeError, ValueError), match=naming(*named)):
         ClientGroup(servers, **options)
 
@@ -443,9 +441,7 @@ async def test_the_timeout_of_a_call_counts_the_wait_for_its_server(programs: Pr
             await group.call_tool("files_read", {"path": "a"}, timeout=0.5)
 
 
-async def test_waiting_calls_get_an_error_with_the_server_when_it_does_not_come_back(
-    programs: Programs, mode: str
-) -> None:
+async def test_waiting_calls_get_an_error_with_the_server_that_stays_away(programs: Programs, mode: str) -> None:
     seen: list[Change] = []
     async with two(programs, mode, on_change=seen.append) as group:
         await trio.sleep(60)
@@ -464,9 +460,7 @@ async def test_waiting_calls_get_an_error_with_the_server_when_it_does_not_come_
         assert {change.kind for change in seen} == {"tools", "prompts", "resources"}
 
 
-async def test_a_tool_that_was_running_is_not_called_again_and_the_error_names_the_server(
-    programs: Programs, mode: str
-) -> None:
+async def test_a_tool_that_was_running_is_not_repeated_and_its_server_is_named(programs: Programs, mode: str) -> None:
     programs.servers = {}
     async with two(programs, mode) as group:
 
@@ -505,9 +499,7 @@ async def test_a_call_that_has_asked_is_not_begun_again_when_its_server_is_lost(
     assert begun == ["book"]
 
 
-async def test_a_tool_that_became_a_task_is_not_begun_again_when_its_server_is_lost(
-    programs: Programs, mode: str
-) -> None:
+async def test_a_tool_that_became_a_task_is_not_begun_again_by_a_new_server(programs: Programs, mode: str) -> None:
     begun = trio.Event()
     starts: list[str] = []
     server = Server("files", options=ServiceOptions(tasks=TaskOptions()))
@@ -596,9 +588,7 @@ async def test_an_exit_in_a_handler_is_raised_when_the_group_is_closed() -> None
         await group.aclose()
 
 
-async def test_a_failing_callback_is_logged_and_ends_nothing(
-    programs: Programs, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_callback_is_only_logged(programs: Programs, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: object) -> None:
         raise ZeroDivisionError
 
@@ -609,7 +599,7 @@ async def test_a_failing_callback_is_logged_and_ends_nothing(
     assert unnamed(caplog.text, "on_state", "on_change") == []
 
 
-async def test_a_server_whose_list_fails_is_left_out_with_a_warning(
+async def test_a_server_whose_list_fails_is_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(agent_tools, "MAX_TOOLS", 3)

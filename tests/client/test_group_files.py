@@ -49,7 +49,7 @@ def path(tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch) ->
     return file
 
 
-async def test_the_servers_of_a_file_are_started_as_it_says(
+async def test_servers_start_as_their_file_says(
     path: Path, programs: Programs, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with ClientGroup.from_file(path, variables={"TOKEN": "secret", "MISSING": "x"}) as group:

@@ -45,9 +45,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @every_kind
-async def test_an_item_with_an_empty_name_is_left_out_and_the_others_are_there(
-    kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_item_with_an_empty_name_alone_is_left_out(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     odd = ListingServer("odd", kind, keys(kind, "one", "", "two"))
     well = ListingServer("well", kind, keys(kind, "one"))
     async with ClientGroup({"odd": odd, "well": well}) as group:
@@ -59,7 +57,7 @@ async def test_an_item_with_an_empty_name_is_left_out_and_the_others_are_there(
 
 @every_kind
 @pytest.mark.parametrize("second", ["second", "first"], ids=["another", "the same"])
-async def test_of_two_items_of_one_name_the_first_of_the_list_stays(
+async def test_of_two_items_of_one_name_the_first_stays(
     kind: str, second: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other, *_ = keys(kind, "one", "other")
@@ -107,9 +105,7 @@ async def test_a_uri_that_belongs_to_another_server_is_left_out(kind: str, caplo
 
 
 @pytest.mark.parametrize("template", ["{+uri}", "{+path:10}", "file{+path:10}"])
-async def test_a_template_without_a_scheme_has_no_place_for_a_prefix(
-    template: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_template_without_a_scheme_has_no_prefix(template: str, caplog: pytest.LogCaptureFixture) -> None:
     odd = ListingServer("odd", "resource template", [template, "{scheme}://x", "notes:{day}"])
     async with ClientGroup({"odd": odd}) as group:
         assert await keys_in(group, "resource template") == ["{scheme}://odd/x", "notes:odd/{day}"]

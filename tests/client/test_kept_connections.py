@@ -79,9 +79,7 @@ def two(programs: Programs, mode: str = "modern") -> None:
 
 
 @every_way
-async def test_a_server_that_was_lost_is_connected_to_at_once_and_listed_again(
-    way: str, mode: str, programs: Programs
-) -> None:
+async def test_a_lost_server_is_connected_to_at_once_and_listed_again(way: str, mode: str, programs: Programs) -> None:
     two(programs, mode)
     async with offered(way, programs) as names:
         assert await names() == ["files_old", "weather_old"]
@@ -188,9 +186,7 @@ async def test_a_list_that_changed_before_its_changes_were_followed_is_read_agai
         assert way != "group" or "tools" in seen
 
 
-async def test_a_subscription_to_a_resource_does_not_connect_while_the_server_is_away(
-    mode: str, programs: Programs
-) -> None:
+async def test_a_subscription_does_not_connect_while_the_server_is_away(mode: str, programs: Programs) -> None:
     two(programs, mode)
     server = programs.servers["files"]
     server.add_resource("note://one", lambda: "one")
@@ -227,9 +223,7 @@ async def test_the_calls_of_a_host_reach_a_server_that_speaks_another_era_when_i
 
 
 @every_way
-async def test_a_server_that_ends_when_its_changes_are_followed_is_tried_ever_more_seldom(
-    way: str, programs: Programs
-) -> None:
+async def test_a_server_that_ends_when_it_is_followed_is_tried_ever_less(way: str, programs: Programs) -> None:
     two(programs)
     async with offered(way, programs) as names:
         await trio.sleep(60)
@@ -248,9 +242,7 @@ async def test_a_server_that_ends_when_its_changes_are_followed_is_tried_ever_mo
         assert "weather_old" in await names()
 
 
-async def test_a_resource_that_a_host_follows_is_followed_when_the_server_is_back(
-    mode: str, programs: Programs
-) -> None:
+async def test_a_resource_a_host_follows_is_followed_when_the_server_is_back(mode: str, programs: Programs) -> None:
     two(programs, mode)
     server = programs.servers["files"]
     server.add_resource("note://one", lambda: "one")

@@ -64,7 +64,7 @@ async def test_a_call_whose_headers_were_refused_is_made_once_more_with_the_tool
             await call.result()
 
 
-def test_a_tool_with_headers_is_kept_when_tools_with_schemas_alone_fill_the_table(
+def test_a_tool_with_headers_is_kept_when_tools_with_schemas_fill_the_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trio_mcp.client.lists.MAX_TOOLS", 2)
@@ -116,9 +116,7 @@ async def test_a_tool_that_was_not_listed_is_not_checked(opening: Any) -> None:
     assert (await answered(opening, {}, listed=False)).structured_content is None
 
 
-async def test_a_schema_that_cannot_be_used_is_logged_and_checks_nothing(
-    opening: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_unusable_schema_is_logged_and_checks_nothing(opening: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The schema is untrusted: nothing of it is fetched, and none of its patterns may run without a limit."""
     with caplog.at_level(logging.WARNING, "trio_mcp.client"):
         result = await answered(opening, {}, {"type": "object", "$ref": "https://example.com/schema.json"})

@@ -151,7 +151,7 @@ async def test_a_version_that_is_refused_twice_means_the_legacy_era() -> None:
 @pytest.mark.parametrize(
     ("mode", "code"), [("auto", HEADER_MISMATCH), ("auto", MISSING_CAPABILITY), (MODERN, METHOD_NOT_FOUND)]
 )
-async def test_an_error_of_the_modern_era_and_any_in_a_modern_mode_are_no_reason_for_a_handshake(
+async def test_an_error_of_the_modern_era_or_in_a_modern_mode_is_no_reason_for_a_handshake(
     mode: str, code: int
 ) -> None:
     async with opening_client(mode=mode) as (_client, wire, opened):

@@ -118,7 +118,7 @@ AFTER = [("2", 2.0), ("0.5", 0.5), ("soon", None), ("Fri, 01 Jan 1999 00:00:00 G
 @pytest.mark.parametrize(
     ("status", "after", "expected"), [(429, None, None), *((status, *each) for status in (429, 503) for each in AFTER)]
 )
-async def test_a_busy_server_is_an_error_with_its_status_and_the_seconds_to_wait(
+async def test_a_busy_server_is_an_error_with_a_status_and_a_wait(
     status: int, after: str | None, expected: float | None
 ) -> None:
     async with in_session() as (client, wire, start):

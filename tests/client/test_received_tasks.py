@@ -73,7 +73,7 @@ async def test_what_can_be_got_is_listed_and_an_unknown_cursor_is_wrong_params()
         assert wrong["error"]["code"] == INVALID_PARAMS
 
 
-async def test_the_ttl_ends_the_work_and_the_task(autojump_clock: object) -> None:
+async def test_the_ttl_ends_the_work_and_the_task() -> None:
     thinks = Thinker()
     async with conversation(as_legacy, on_elicit=thinks) as (_client, wire, _start):
         question = {**AS_TASK, "params": {**FORM, "task": {"ttl": 1000}}}

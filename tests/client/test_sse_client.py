@@ -196,9 +196,7 @@ async def test_a_stream_that_breaks_off_says_why(end: Answer, why: str) -> None:
     ],
     ids=["404", "404 with a page", "redirect", "500", "silence"],
 )
-async def test_a_request_that_is_not_taken_gets_an_error_and_the_channel_goes_on(
-    answer: Answer, names: list[str]
-) -> None:
+async def test_a_request_that_is_not_taken_fails_and_the_channel_goes_on(answer: Answer, names: list[str]) -> None:
     async with talking(saying()) as (channel, wire, _):
         async with posting(channel, wire) as posted:
             answer(posted)
@@ -310,9 +308,7 @@ ELSEWHERE = [
         (lambda get: (get.stream(), get.break_off()), Disconnected, ["connection reset"]),
     ],
 )
-async def test_a_server_that_is_none_is_an_error_that_says_why(
-    answer: Answer, kind: type[Exception], names: list[str]
-) -> None:
+async def test_no_server_is_an_error_that_says_why(answer: Answer, kind: type[Exception], names: list[str]) -> None:
     with pytest.raises(kind, match=naming(*names)) as raised:
         async with talking(answer):
             raise AssertionError("it was opened")

@@ -182,7 +182,7 @@ async def test_what_the_server_rejected_is_not_set_again_and_what_it_did_not_ans
         assert (await second.receive())["id"] == 1
 
 
-async def test_so_many_subscriptions_are_made_again_and_one_that_is_rejected_is_no_matter(
+async def test_so_many_subscriptions_are_made_again_and_none_ends_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session_memory, "MAX_URIS", 1)
@@ -295,7 +295,7 @@ async def test_a_call_whose_name_is_no_text_passes_as_any_other(name: Any) -> No
         assert (await server.receive())["params"] == {"name": name}
 
 
-async def test_while_the_server_is_away_calls_are_answered_with_a_clear_error_and_then_it_is_there_again(
+async def test_while_the_server_is_away_calls_get_a_clear_error_and_then_it_is_back(
     mock_clock: MockClock,
 ) -> None:
     async with lasting() as proxy:
@@ -396,7 +396,7 @@ async def test_a_server_that_comes_back_with_another_revision_ends_the_session_a
         assert not unnamed(proxy.relay.failure, "2024-11-05")
 
 
-async def test_a_server_that_comes_back_in_another_era_is_tried_again_until_it_is_the_old_one(
+async def test_a_server_that_comes_back_in_another_era_is_tried_until_it_is_as_before(
     mock_clock: MockClock,
 ) -> None:
     async with lasting() as proxy:
@@ -470,7 +470,7 @@ async def test_a_server_that_ends_after_each_handshake_is_not_started_without_pa
         await proxy.reopened()
 
 
-async def test_a_server_that_is_slow_to_come_back_is_asked_once_and_its_late_answer_opens_the_session(
+async def test_a_server_that_is_slow_to_come_back_is_asked_once_and_may_answer_late(
     mock_clock: MockClock,
 ) -> None:
     async with lasting() as proxy:

@@ -71,9 +71,7 @@ def warnings(caplog: pytest.LogCaptureFixture, level: str = "WARNING") -> list[s
 
 
 @every_kind
-async def test_an_item_with_an_empty_name_is_left_out_and_the_others_are_there(
-    kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_item_with_an_empty_name_alone_is_left_out(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     far = ListingServer("far", kind, [key(kind, name) for name in ("one", "", "two")])
     hub = Server("hub")
     hub.mount("f", proxy(far, name="far"))
@@ -89,7 +87,7 @@ async def test_an_item_with_an_empty_name_is_left_out_and_the_others_are_there(
 
 @every_kind
 @pytest.mark.parametrize("second", ["second", "first"], ids=["another", "the same"])
-async def test_of_two_items_of_one_name_the_first_of_the_list_stays(
+async def test_of_two_items_of_one_name_the_first_stays(
     kind: str, second: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = key(kind, "one"), key(kind, "other")
@@ -199,7 +197,7 @@ async def test_what_is_left_out_is_a_function_of_the_lists_and_not_of_their_orde
     assert {frozenset(each) for each in found} == {frozenset({"f_one", "f_two", "f_three"})}
 
 
-async def test_a_list_is_read_over_another_connection_if_that_of_the_notified_host_has_ended(
+async def test_a_list_is_read_over_another_connection_if_that_of_the_host_has_ended(
     mock_clock: MockClock,
 ) -> None:
     far = ListingServer("far", "tool", ["one"])
@@ -262,7 +260,7 @@ async def test_a_host_that_connects_while_a_list_changes_learns_the_new_list(mon
         assert [names[-1] for names in learned.values()] == ["new"]
 
 
-async def test_an_update_of_a_resource_that_cannot_be_mounted_takes_nothing_down(
+async def test_an_update_of_an_unmountable_resource_takes_nothing_down(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     far = ListingServer("far", "tool", ["one"])

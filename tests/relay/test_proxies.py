@@ -386,9 +386,7 @@ async def test_principals_share_no_connection(era: type[Legacy]) -> None:
 
 
 @server_eras
-async def test_a_name_of_the_server_that_is_taken_is_left_out_and_logged(
-    server: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_name_that_is_taken_is_left_out_and_logged(server: str, caplog: pytest.LogCaptureFixture) -> None:
     far = Far(server)
     outer = Server("outer")
     outer.mount("f", proxy(far.server))
@@ -631,9 +629,7 @@ async def test_two_slow_servers_are_waited_for_together(autojump_clock: MockCloc
 
 
 @host_eras
-async def test_a_connection_that_no_call_uses_is_closed_unless_its_session_goes_on(
-    host: str, mock_clock: MockClock
-) -> None:
+async def test_an_unused_connection_is_closed_unless_its_session_goes_on(host: str, mock_clock: MockClock) -> None:
     ending = Ending(Far("modern").server)
     outer = Server("outer")
     outer.mount("f", proxy(ending))

@@ -173,9 +173,7 @@ async def test_a_state_of_another_principal_is_rejected_as_one_that_was_made_up(
 @hosts
 @servers
 @ways
-async def test_a_link_of_another_principal_is_as_unknown_as_one_that_was_made_up(
-    host: str, server: str, way: str
-) -> None:
+async def test_a_link_of_another_principal_is_as_unknown_as_a_made_up_one(host: str, server: str, way: str) -> None:
     async with principals(shop(server), host=host, way=way) as (alice, bob):
         preview = await alice.call("big", text="private ")
         link = link_of(preview)

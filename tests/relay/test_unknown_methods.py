@@ -52,9 +52,7 @@ async def test_a_request_of_a_legacy_server_is_rejected_for_a_modern_host() -> N
     ("host", "server", "method"),
     [("modern", "legacy", "resources/subscribe"), ("modern", "legacy", "ping"), ("legacy", "modern", "tasks/update")],
 )
-async def test_a_method_that_only_the_revision_of_the_server_has_does_not_pass(
-    host: str, server: str, method: str
-) -> None:
+async def test_a_method_that_only_the_servers_revision_has_does_not_pass(host: str, server: str, method: str) -> None:
     async with talking(host, server) as (talk, far):
         assert (await talk.request(method, {"uri": "note://one", "taskId": "t"}))["error"]["code"] == METHOD_NOT_FOUND
         assert sent(far, method) == []
