@@ -10,6 +10,7 @@ import pytest
 import trio
 from naming import naming
 from oauth_world import ISSUER, URL, ResourceServer, World, expired, send
+from refusals import refused
 
 from trio_mcp.auth import (
     AuthorizationError,
@@ -128,9 +129,8 @@ async def test_a_rejected_token_is_refreshed_once_and_then_the_user_logs_in(worl
 async def test_an_endless_401_is_refused_after_two_logins(world: World) -> None:
     server = ResourceServer(*[(401, "Bearer")] * 50)
     async with world.settings().open(URL) as authorizer:
-        with pytest.raises(AuthorizationError) as caught:
+        with refused(Kind.REFUSED):
             await send(authorizer, server)
-    assert caught.value.kind is Kind.REFUSED
     assert len(world.pages) <= 2
 
 
@@ -192,9 +192,8 @@ async def test_another_error_of_a_refresh_keeps_everything_and_is_unavailable(wo
     login = await log_in(world.settings(store=store), URL)
     world.token_errors = [error]
     async with world.settings(store=store).open(URL) as authorizer:
-        with pytest.raises(AuthorizationError) as caught:
+        with refused(Kind.UNAVAILABLE):
             await authorizer.refresh(login.tokens)
-    assert caught.value.kind is Kind.UNAVAILABLE
     assert await store.read(URL) == login
     assert len(world.pages) == 1
 
@@ -229,9 +228,8 @@ async def test_a_client_by_hand_does_not_register(world: World) -> None:
 async def test_a_grant_without_a_user_is_not_tried_again(world: World, settings: Callable[[], Any]) -> None:
     world.token_errors = ["invalid_grant", "invalid_grant"]
     async with settings().open(URL) as authorizer:
-        with pytest.raises(AuthorizationError) as caught:
+        with refused(Kind.TOKEN):
             await send(authorizer, ResourceServer())
-    assert caught.value.kind is Kind.TOKEN
     assert len(world.forms) == 1
     assert world.pages == []
 
@@ -273,9 +271,8 @@ async def test_an_enterprise_exchanges_an_id_token_for_an_assertion(world: World
 
 async def test_a_program_that_opens_no_browser_names_the_command(world: World) -> None:
     async with world.settings(interactive=False).open(URL) as authorizer:
-        with pytest.raises(AuthorizationError, match=f"trio-mcp login {URL}$") as caught:
+        with refused(Kind.LOGIN_REQUIRED, match=f"trio-mcp login {URL}$"):
             await send(authorizer, ResourceServer())
-    assert caught.value.kind is Kind.LOGIN_REQUIRED
     assert world.requests == []
 
 
@@ -311,9 +308,8 @@ async def test_a_login_takes_five_minutes_at_most(world: World) -> None:
 
     began = trio.current_time()
     async with world.settings(browser=never).open(URL) as authorizer:
-        with pytest.raises(AuthorizationError) as caught:
+        with refused(Kind.LOGIN_REQUIRED):
             await send(authorizer, ResourceServer())
-    assert caught.value.kind is Kind.LOGIN_REQUIRED
     assert trio.current_time() - began == pytest.approx(LOGIN_SECONDS)
 
 
@@ -353,9 +349,8 @@ async def test_a_refresh_that_never_ends_is_given_up(world: World) -> None:
     login = await log_in(world.settings(store=store), URL)
     world.seconds = 1000.0
     async with OAuth(interactive=False, store=store).open(URL) as authorizer:
-        with pytest.raises(AuthorizationError) as caught:
+        with refused(Kind.UNAVAILABLE):
             await authorizer.refresh(login.tokens)
-    assert caught.value.kind is Kind.UNAVAILABLE
     assert await store.read(URL) == login
 
 
@@ -480,9 +475,8 @@ async def test_without_a_browser_the_error_says_what_to_do(world: World, monkeyp
     await open_system_browser("https://as.example/first")
     assert pages == ["https://as.example/first"]
     async with world.settings(browser=None).open(URL) as authorizer:
-        with pytest.raises(AuthorizationError, match=f"trio-mcp login {URL} --no-browser") as caught:
+        with refused(Kind.LOGIN_REQUIRED, match=f"trio-mcp login {URL} --no-browser") as caught:
             await send(authorizer, ResourceServer())
-    assert caught.value.kind is Kind.LOGIN_REQUIRED
     assert not any("state=" in str(each) for each in cause_chain(caught.value))
 
 
@@ -551,9 +545,8 @@ async def test_only_the_client_of_a_server_on_this_machine_reaches_this_machine(
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_a_redirect_of_a_token_request_is_not_followed(world: World, status: int) -> None:
     world.token_errors = [status]
-    with pytest.raises(AuthorizationError) as caught:
+    with refused(Kind.TOKEN):
         await log_in(world.settings(), URL)
-    assert caught.value.kind is Kind.TOKEN
     assert len(world.forms) == 1
 
 
@@ -610,6 +603,5 @@ async def test_only_an_authorization_server_that_the_program_names_may_be_at_a_p
 async def test_a_malformed_endpoint_is_an_error_of_the_flow(url: str, options: dict[str, Any]) -> None:
     driver = Driver(reach=Reach.PUBLIC, clock=lambda: 0.0, **options)
     for request in (Get(url), Post(url, form={}, proof=True)):
-        with pytest.raises(AuthorizationError) as caught:
+        with refused(Kind.ADDRESS):
             await driver.run(fetched(request))
-        assert caught.value.kind is Kind.ADDRESS

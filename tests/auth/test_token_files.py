@@ -17,6 +17,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 from keyring.backend import KeyringBackend
+from refusals import refused
 
 from trio_mcp.auth import AuthorizationError, KeyringTokens, Login, MemoryTokens, TokenFiles, TokenStore
 from trio_mcp.auth.client.discovery import ServerMetadata
@@ -80,9 +81,8 @@ async def test_a_keyring_that_cannot_be_used_is_an_error(monkeypatch: pytest.Mon
         raise keyring.errors.KeyringLocked("canary")
 
     monkeypatch.setattr(keyring, "get_password", locked)
-    with pytest.raises(AuthorizationError) as caught:
+    with refused(Kind.STORE) as caught:
         await KeyringTokens().read(URL)
-    assert caught.value.kind is Kind.STORE
     assert "canary" not in str(caught.value)
 
 
@@ -132,10 +132,9 @@ async def test_a_cancelled_wait_for_the_lock_leaves_it_to_others(store: TokenSto
 async def test_a_lock_that_is_held_for_too_long_is_an_error(files: TokenFiles, autojump_clock: object) -> None:
     async with files.lock(URL):
         began = trio.current_time()
-        with pytest.raises(AuthorizationError) as caught:
+        with refused(Kind.STORE):
             async with files.lock(URL):
                 pass
-    assert caught.value.kind is Kind.STORE
     assert trio.current_time() - began == pytest.approx(LOCK_SECONDS)
 
 
@@ -156,9 +155,8 @@ async def test_only_the_user_can_read_the_folder_and_the_files(files: TokenFiles
 async def test_a_file_that_others_can_read_or_write_is_refused_with_what_to_do(files: TokenFiles, mode: int) -> None:
     await files.write(LOGIN)
     files.file_of(URL).chmod(mode)
-    with pytest.raises(AuthorizationError, match="chmod 600") as caught:
+    with refused(Kind.STORE, match="chmod 600"):
         await files.read(URL)
-    assert caught.value.kind is Kind.STORE
 
 
 async def test_a_registration_without_tokens_is_no_login(files: TokenFiles) -> None:
@@ -175,9 +173,8 @@ async def test_a_folder_that_others_can_write_is_refused_with_what_to_do(files: 
     await files.write(LOGIN)
     files.folder.chmod(mode)
     for use in (files.read, files.delete, lambda _url: files.write(LOGIN), lambda _url: files.urls()):
-        with pytest.raises(AuthorizationError, match=f"chmod 700 {files.folder}") as caught:
+        with refused(Kind.STORE, match=f"chmod 700 {files.folder}"):
             await use(URL)
-        assert caught.value.kind is Kind.STORE
     with pytest.raises(AuthorizationError):
         async with files.lock(URL):
             pass
@@ -188,9 +185,8 @@ async def test_a_folder_that_others_can_write_is_refused_with_what_to_do(files: 
 async def test_a_folder_of_another_user_is_refused(files: TokenFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     await files.write(LOGIN)
     monkeypatch.setattr("os.getuid", lambda: files.folder.stat().st_uid + 1)
-    with pytest.raises(AuthorizationError, match=FOLDER_VARIABLE) as caught:
+    with refused(Kind.STORE, match=FOLDER_VARIABLE):
         await files.read(URL)
-    assert caught.value.kind is Kind.STORE
 
 
 async def test_a_link_is_neither_read_nor_written(files: TokenFiles, tmp_path: Path) -> None:
@@ -199,9 +195,8 @@ async def test_a_link_is_neither_read_nor_written(files: TokenFiles, tmp_path: P
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
     for use in (files.read(URL), files.write(LOGIN)):
-        with pytest.raises(AuthorizationError) as caught:
+        with refused(Kind.STORE):
             await use
-        assert caught.value.kind is Kind.STORE
     path.unlink()
     path.with_suffix(".lock").symlink_to(elsewhere)
     with pytest.raises(AuthorizationError):
@@ -232,9 +227,8 @@ async def test_a_link_is_neither_read_nor_written(files: TokenFiles, tmp_path: P
 async def test_a_broken_file_is_an_error_that_shows_nothing_of_it(files: TokenFiles, content: bytes) -> None:
     await files.write(LOGIN)
     files.file_of(URL).write_bytes(content)
-    with pytest.raises(AuthorizationError) as caught:
+    with refused(Kind.STORE) as caught:
         await files.read(URL)
-    assert caught.value.kind is Kind.STORE
     assert str(files.file_of(URL)) in str(caught.value)
     assert "canary" not in str(caught.value)
 
@@ -243,17 +237,15 @@ async def test_the_file_of_another_server_is_refused(files: TokenFiles) -> None:
     await files.write(LOGIN)
     other = "https://other.example/mcp"
     files.file_of(URL).rename(files.file_of(other))
-    with pytest.raises(AuthorizationError) as caught:
+    with refused(Kind.STORE):
         await files.read(other)
-    assert caught.value.kind is Kind.STORE
 
 
 async def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     files = TokenFiles(tmp_path / "file" / "auth")
-    with pytest.raises(AuthorizationError) as caught:
+    with refused(Kind.STORE):
         await files.write(LOGIN)
-    assert caught.value.kind is Kind.STORE
 
 
 def test_the_folder_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
