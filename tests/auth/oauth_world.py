@@ -14,6 +14,7 @@ import trio
 from trio_mcp.auth import MemoryTokens, OAuth
 from trio_mcp.auth.addresses import Reach
 from trio_mcp.auth.client.authorizer import Authorizer
+from trio_mcp.auth.client.logins import log_in
 from trio_mcp.auth.client.steps import Browse, Get, Post, Steps
 from trio_mcp.auth.client.stored import Login
 from trio_mcp.auth.replies import Reply
@@ -32,6 +33,7 @@ class World:
     """The peers of a client.
 
     Attributes:
+        store: of the client's logins.
         documents: JSON documents by URL; bytes as they are, a number for a status.
         token: members of the next answers of the token endpoint.
         token_errors: error codes of the next token requests; empty when they succeed.
@@ -44,6 +46,7 @@ class World:
     """
 
     def __init__(self) -> None:
+        self.store = MemoryTokens()
         self.documents: dict[str, Any] = {
             RESOURCE_METADATA: {"resource": URL, "authorization_servers": [ISSUER], "scopes_supported": ["read"]},
             SERVER_METADATA: {
@@ -137,7 +140,16 @@ class World:
         monkeypatch.setattr("trio_mcp.auth.client.logins.fetch", self.fetch)
 
     def settings(self, **options: Any) -> OAuth:
-        return OAuth(**{"browser": self.browser, "store": MemoryTokens(), **options})
+        return OAuth(**{"browser": self.browser, "store": self.store, **options})
+
+    async def log_in(self, **options: Any) -> Login:
+        return await log_in(self.settings(**options), URL)
+
+    async def stored(self) -> Login:
+        """The login in the store."""
+        login = await self.store.read(URL)
+        assert login is not None
+        return login
 
 
 def played(steps: Steps[Any], world: World) -> Any:

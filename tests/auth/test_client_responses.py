@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from trio_mcp.auth import (
     EnterpriseManaged,
     Login,
     MemoryTokens,
-    OAuth,
     WorkloadIdentity,
 )
 from trio_mcp.auth.addresses import Reach
@@ -27,7 +27,7 @@ from trio_mcp.auth.client.authorizer import LOGIN_SECONDS, Authorizer
 from trio_mcp.auth.client.dpop import Proofs
 from trio_mcp.auth.client.driver import Driver
 from trio_mcp.auth.client.grants import Tokens
-from trio_mcp.auth.client.logins import log_in, log_out
+from trio_mcp.auth.client.logins import log_out
 from trio_mcp.auth.client.options import open_system_browser
 from trio_mcp.auth.client.responses import Action, Tries, next_action
 from trio_mcp.auth.client.steps import Get, Post, fetched
@@ -102,16 +102,16 @@ async def test_a_login_is_stored_before_its_token_is_sent(world: World) -> None:
     async with settings.open(URL) as authorizer:
         assert await send(authorizer, server) == 200
     assert server.sent == [None, "Bearer access-1"]
-    login = await settings.store.read(URL)  # type: ignore[union-attr]
+    login = await world.stored()
     assert login.tokens.access == "access-1"
     assert login.requested == "read"
 
 
 async def test_a_token_that_expires_soon_is_refreshed_before_it_is_sent(world: World) -> None:
-    store, server = MemoryTokens(), ResourceServer()
-    login = await log_in(world.settings(store=store), URL)
-    await store.write(expired(login))
-    async with OAuth(interactive=False, store=store).open(URL) as authorizer:
+    server = ResourceServer()
+    login = await world.log_in()
+    await world.store.write(expired(login))
+    async with world.settings(interactive=False).open(URL) as authorizer:
         assert await send(authorizer, server) == 200
     assert server.sent == ["Bearer access-2"]
     assert world.forms[-1]["refresh_token"] == "refresh-1"
@@ -135,8 +135,7 @@ async def test_an_endless_401_is_refused_after_two_logins(world: World) -> None:
 
 
 async def test_the_store_is_looked_at_before_anything_is_requested(world: World) -> None:
-    store = MemoryTokens()
-    async with world.settings(store=store).open(URL) as first, world.settings(store=store).open(URL) as second:
+    async with world.settings().open(URL) as first, world.settings().open(URL) as second:
         await send(first, ResourceServer())
         await send(second, ResourceServer())
         # The first refreshes; the second still has the old token.
@@ -176,36 +175,33 @@ async def test_other_responses_are_returned(world: World, status: int) -> None:
 
 
 async def test_a_refused_refresh_token_is_forgotten_and_the_access_token_stays(world: World) -> None:
-    store = MemoryTokens()
-    login = await log_in(world.settings(store=store), URL)
+    login = await world.log_in()
     world.token_errors = ["invalid_grant"]
-    async with OAuth(interactive=False, store=store).open(URL) as authorizer:
+    async with world.settings(interactive=False).open(URL) as authorizer:
         assert not await authorizer.refresh(login.tokens)
-    after = await store.read(URL)
+    after = await world.store.read(URL)
     assert (after.tokens.access, after.tokens.refresh) == ("access-1", None)
     assert after.registration == login.registration
 
 
 @pytest.mark.parametrize("error", ["unauthorized_client", "invalid_scope", "temporarily_unavailable", 500, 503, 429])
 async def test_another_error_of_a_refresh_keeps_everything_and_is_unavailable(world: World, error: str | int) -> None:
-    store = MemoryTokens()
-    login = await log_in(world.settings(store=store), URL)
+    login = await world.log_in()
     world.token_errors = [error]
-    async with world.settings(store=store).open(URL) as authorizer:
+    async with world.settings().open(URL) as authorizer:
         with refused(Kind.UNAVAILABLE):
             await authorizer.refresh(login.tokens)
-    assert await store.read(URL) == login
+    assert await world.store.read(URL) == login
     assert len(world.pages) == 1
 
 
 async def test_a_client_that_the_server_has_forgotten_registers_again_once(world: World) -> None:
-    store = MemoryTokens()
-    await log_in(world.settings(store=store), URL)
+    await world.log_in()
     world.token_errors = ["invalid_client"]
-    assert (await log_in(world.settings(store=store), URL)).registration.client_id == "client-2"
+    assert (await world.log_in()).registration.client_id == "client-2"
     world.token_errors = ["invalid_client", "invalid_client"]
     with pytest.raises(AuthorizationError) as caught:
-        await log_in(world.settings(store=store), URL)
+        await world.log_in()
     assert caught.value.oauth_error == "invalid_client"
     assert world.registered == 3
 
@@ -213,7 +209,7 @@ async def test_a_client_that_the_server_has_forgotten_registers_again_once(world
 async def test_a_client_by_hand_does_not_register(world: World) -> None:
     world.token_errors = ["invalid_client"]
     with pytest.raises(AuthorizationError):
-        await log_in(world.settings(client_id="by-hand"), URL)
+        await world.log_in(client_id="by-hand")
     assert world.registered == 0
 
 
@@ -335,23 +331,21 @@ async def test_closing_ends_a_login_that_runs(world: World) -> None:
 
 
 async def test_a_cancel_during_a_refresh_waits_until_tokens_are_stored(world: World) -> None:
-    store = MemoryTokens()
-    login = await log_in(world.settings(store=store), URL)
+    login = await world.log_in()
     world.seconds = 5.0
-    async with OAuth(interactive=False, store=store).open(URL) as authorizer:
+    async with world.settings(interactive=False).open(URL) as authorizer:
         with trio.move_on_after(1.0):
             await authorizer.refresh(login.tokens)
-    assert (await store.read(URL)).tokens.access == "access-2"
+    assert (await world.stored()).tokens.access == "access-2"
 
 
 async def test_a_refresh_that_never_ends_is_given_up(world: World) -> None:
-    store = MemoryTokens()
-    login = await log_in(world.settings(store=store), URL)
+    login = await world.log_in()
     world.seconds = 1000.0
-    async with OAuth(interactive=False, store=store).open(URL) as authorizer:
+    async with world.settings(interactive=False).open(URL) as authorizer:
         with refused(Kind.UNAVAILABLE):
             await authorizer.refresh(login.tokens)
-    assert await store.read(URL) == login
+    assert await world.store.read(URL) == login
 
 
 async def test_a_token_is_not_sent_to_another_origin(world: World) -> None:
@@ -363,26 +357,25 @@ async def test_a_token_is_not_sent_to_another_origin(world: World) -> None:
 
 
 async def test_an_issuer_that_moved_is_found_and_gets_a_new_registration(world: World) -> None:
-    store, moved = MemoryTokens(), "https://moved.example"
-    await log_in(world.settings(store=store), URL)
+    moved = "https://moved.example"
+    await world.log_in()
     world.resource["authorization_servers"] = [moved]
     endpoints = {"authorization_endpoint": f"{moved}/authorize", "issuer": moved}
     world.documents[f"{moved}/.well-known/oauth-authorization-server"] = {**world.server, **endpoints}
     world.redirect = {"iss": moved}
     # The refresh token belongs to the old issuer, which no longer takes it.
     world.token_errors = ["invalid_grant"]
-    async with world.settings(store=store).open(URL) as authorizer:
+    async with world.settings().open(URL) as authorizer:
         assert await send(authorizer, ResourceServer((401, "Bearer"))) == 200
     assert world.registered == 2
-    login = await store.read(URL)
+    login = await world.store.read(URL)
     assert login.server.issuer == login.registration.issuer == moved
 
 
 @pytest.mark.parametrize("change", [{"issuer": "https://b.example"}, {"client_id": "other"}, {"dpop": True}])
 async def test_a_login_of_another_client_is_not_used(world: World, change: dict[str, Any]) -> None:
-    store = MemoryTokens()
-    await log_in(world.settings(store=store), URL)
-    async with OAuth(interactive=False, store=store, **change).open(URL) as authorizer:
+    await world.log_in()
+    async with world.settings(interactive=False, **change).open(URL) as authorizer:
         assert await authorizer.tokens() is None
 
 
@@ -393,12 +386,12 @@ async def test_a_scope_that_is_not_granted_is_named_with_what_to_write(world: Wo
     else:
         world.redirect = {"code": None, "error": "invalid_scope"}
     with pytest.raises(AuthorizationError, match=naming("invalid_scope", "odd", "scopes=", "--scope")) as caught:
-        await log_in(world.settings(scopes=["odd"]), URL)
+        await world.log_in(scopes=["odd"])
     assert caught.value.oauth_error == "invalid_scope"
 
 
 async def test_a_login_that_fails_leaves_its_registration_for_the_next_one(world: World) -> None:
-    store, opened = MemoryTokens(), trio.Event()
+    opened = trio.Event()
 
     async def never(_url: str) -> str:
         opened.set()
@@ -406,17 +399,17 @@ async def test_a_login_that_fails_leaves_its_registration_for_the_next_one(world
         raise AssertionError
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(log_in, world.settings(store=store, browser=never), URL)
+        nursery.start_soon(partial(world.log_in, browser=never))
         await opened.wait()
         nursery.cancel_scope.cancel()
     world.redirect = {"code": None, "error": "access_denied"}
     with pytest.raises(AuthorizationError):
-        await log_in(world.settings(store=store), URL)
-    async with world.settings(store=store).open(URL) as authorizer:
+        await world.log_in()
+    async with world.settings().open(URL) as authorizer:
         assert await authorizer.tokens() is None
         assert not await authorizer.ready()
     world.redirect = {}
-    login = await log_in(world.settings(store=store), URL)
+    login = await world.log_in()
     assert (login.registration.client_id, login.tokens.access) == ("client-1", "access-1")
     assert world.registered == 1
 
@@ -430,18 +423,17 @@ async def test_a_store_that_fails_after_a_failed_login_does_not_hide_why_that_fa
 
     world.redirect = {"code": None, "error": "access_denied"}
     with caplog.at_level(logging.INFO), pytest.raises(AuthorizationError) as caught:
-        await log_in(world.settings(store=Failing()), URL)
+        await world.log_in(store=Failing())
     assert caught.value.kind is Kind.DENIED
     assert "the disk is full" in caplog.text
 
 
 async def test_a_login_that_fails_leaves_the_one_before(world: World) -> None:
-    store = MemoryTokens()
-    before = await log_in(world.settings(store=store), URL)
+    before = await world.log_in()
     world.redirect = {"code": None, "error": "access_denied"}
     with pytest.raises(AuthorizationError):
-        await log_in(world.settings(store=store), URL)
-    assert await store.read(URL) == before
+        await world.log_in()
+    assert await world.store.read(URL) == before
 
 
 @pytest.mark.parametrize(
@@ -455,7 +447,7 @@ async def test_a_login_that_fails_leaves_the_one_before(world: World) -> None:
 async def test_a_server_where_no_login_can_succeed_gets_no_registration(world: World, members: dict[str, Any]) -> None:
     world.server.update(members)
     with pytest.raises(AuthorizationError):
-        await log_in(world.settings(), URL)
+        await world.log_in()
     assert world.registered == 0
 
 
@@ -481,42 +473,39 @@ async def test_without_a_browser_the_error_says_what_to_do(world: World, monkeyp
 
 
 async def test_a_stored_token_is_refreshed_before_a_channel_is_open(world: World) -> None:
-    store = MemoryTokens()
-    await store.write(expired(await log_in(world.settings(store=store), URL)))
-    async with OAuth(interactive=False, store=store).open(URL) as authorizer:
+    await world.store.write(expired(await world.log_in()))
+    async with world.settings(interactive=False).open(URL) as authorizer:
         assert await authorizer.ready()
-    assert (await store.read(URL)).tokens.access == "access-2"
-    async with world.settings().open(URL) as without:
+    assert (await world.stored()).tokens.access == "access-2"
+    async with world.settings(store=MemoryTokens()).open(URL) as without:
         assert not await without.ready()
 
 
 async def test_revoking_posts_the_refresh_token_first_and_an_error_deletes_the_login_all_the_same(world: World) -> None:
-    store = MemoryTokens()
-    await log_in(world.settings(store=store), URL)
-    assert await log_out(store, URL) is None
+    await world.log_in()
+    assert await log_out(world.store, URL) is None
     assert [form["token"] for form in world.forms[-2:]] == ["refresh-1", "access-1"]
-    await log_in(world.settings(store=store), URL)
+    await world.log_in()
     world.token_errors = [503]
-    assert await log_out(store, URL) is not None
-    assert await store.read(URL) is None
+    assert await log_out(world.store, URL) is not None
+    assert await world.store.read(URL) is None
 
 
 async def test_no_secret_is_in_a_log_record_or_an_error(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     world.token = {"access_token": "canary-access", "refresh_token": "canary-refresh"}
     world.redirect = {"code": "canary-code"}
-    store = MemoryTokens()
     server = ResourceServer((401, 'Bearer scope="a"'))
-    async with world.settings(store=store, client_id="c", client_secret="canary-secret").open(URL) as authorizer:
+    async with world.settings(client_id="c", client_secret="canary-secret").open(URL) as authorizer:
         await send(authorizer, server)
         world.token_errors = ["invalid_grant"]
         tokens = await authorizer.stored_tokens()
         assert tokens is not None
         await authorizer.refresh(tokens)
-        shown = [repr(await store.read(URL)), repr(authorizer), repr(store), repr(tokens), caplog.text]
+        shown = [repr(await world.store.read(URL)), repr(authorizer), repr(world.store), repr(tokens), caplog.text]
     world.token = {"access_token": "canary access"}
     with pytest.raises(AuthorizationError) as caught:
-        await log_in(world.settings(), URL)
+        await world.log_in()
     assert "canary" not in " ".join([*shown, str(caught.value), repr(caught.value)])
     assert "logged in to" in caplog.text
 
@@ -546,16 +535,15 @@ async def test_only_the_client_of_a_server_on_this_machine_reaches_this_machine(
 async def test_a_redirect_of_a_token_request_is_not_followed(world: World, status: int) -> None:
     world.token_errors = [status]
     with refused(Kind.TOKEN):
-        await log_in(world.settings(), URL)
+        await world.log_in()
     assert len(world.forms) == 1
 
 
 async def test_who_gets_the_lock_second_adopts_the_tokens_of_the_first(world: World) -> None:
-    store = MemoryTokens()
-    login = await log_in(world.settings(store=store), URL)
+    login = await world.log_in()
     world.seconds = 1.0
     renewed: list[bool] = []
-    settings = OAuth(interactive=False, store=store)
+    settings = world.settings(interactive=False)
     async with settings.open(URL) as first, settings.open(URL) as second:
         async with trio.open_nursery() as nursery:
             for authorizer in (first, second):
@@ -564,15 +552,14 @@ async def test_who_gets_the_lock_second_adopts_the_tokens_of_the_first(world: Wo
                     renewed.append(await authorizer.refresh(login.tokens))
 
                 nursery.start_soon(refresh)
-        assert [await each.tokens() for each in (first, second)] == [(await store.read(URL)).tokens] * 2
+        assert [await each.tokens() for each in (first, second)] == [(await world.stored()).tokens] * 2
     assert renewed == [True, True]
     assert [form["grant_type"] for form in world.forms].count("refresh_token") == 1
 
 
 async def test_a_login_that_another_client_has_finished_meanwhile_is_adopted(world: World) -> None:
-    store = MemoryTokens()
-    async with world.settings(store=store).open(URL) as authorizer:
-        await log_in(world.settings(store=store), URL)
+    async with world.settings().open(URL) as authorizer:
+        await world.log_in()
         login = await authorizer.log_in(Challenge("bearer", {}), None)
     assert login.tokens.access == "access-1"
     assert len(world.pages) == 1
