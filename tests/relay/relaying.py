@@ -157,6 +157,12 @@ class Line:
         line, _, self._rest = self._rest.partition(b"\n")
         return json.loads(line)
 
+    async def fails(self, request_id: object, code: int = -32603) -> str:
+        """The next message is an error of this request; return what it says."""
+        message = await self.receive()
+        assert (message["id"], message["error"]["code"]) == (request_id, code)
+        return str(message["error"]["message"])
+
     async def ends(self) -> None:
         """Wait for the end; nothing comes before it."""
         with trio.fail_after(SECONDS):

@@ -212,8 +212,7 @@ async def test_a_question_for_a_host_that_reads_no_stream_is_answered_when_too_m
         _, server = await hosts.open_session()
         for number in range(MAX_UNREAD + 1):
             await server.send(ask(number, "roots/list", {}))
-        answer = await server.receive()
-        assert (answer["id"], answer["error"]["code"]) == (MAX_UNREAD, -32000)
+        await server.fails(MAX_UNREAD, -32000)
 
 
 # shares

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from relaying import (
@@ -150,10 +151,9 @@ async def test_a_sample_that_fails_ends_the_call_and_the_server_is_owed_nothing(
     async with relayed(Model(fails=error)) as proxy:
         await called(proxy)
         await proxy.server.send(interim(1, {"a": SAMPLE}, "state"))
-        answer = await proxy.host.receive()
-        assert (answer["id"], answer["error"]["code"]) == (1, -32603)
-        assert "sampling/createMessage" in answer["error"]["message"]
-        assert "sk-secret" not in answer["error"]["message"]
+        why = await proxy.host.fails(1)
+        assert "sampling/createMessage" in why
+        assert "sk-secret" not in why
         await proxy.server.hears_nothing_before(proxy.host, NOTE)
 
 
@@ -249,8 +249,7 @@ async def test_a_state_is_good_for_its_own_request_alone(change: Json) -> None:
         await called(proxy, {"elicitation": {}})
         state = await split_round(proxy, proxy.host)
         await proxy.host.send(look(2, {"elicitation": {}}, **{"requestState": state, **change}))
-        answer = await proxy.host.receive()
-        assert (answer["id"], answer["error"]["code"]) == (2, -32602)
+        await proxy.host.fails(2, -32602)
         await proxy.server.hears_nothing_before(proxy.host, NOTE)
 
 
@@ -262,9 +261,7 @@ async def test_answers_that_are_too_large_for_a_state_are_an_error_that_names_th
     async with relayed(large) as proxy:
         await called(proxy, {"elicitation": {}})
         await proxy.server.send(interim(1, {"s": SAMPLE, "e": ELICIT}))
-        answer = await proxy.host.receive()
-        assert answer["error"]["code"] == -32603
-        assert "max_state" in answer["error"]["message"]
+        assert "max_state" in await proxy.host.fails(ANY, -32603)
 
 
 async def test_the_state_of_a_proxy_behind_this_one_is_not_taken_for_its_own() -> None:
