@@ -12,13 +12,13 @@ import trio
 from connected import connected
 from listing_server import ListingServer
 from naming import unnamed
+from one_era import one_era
 from programs import Programs, programs
 
 from trio_mcp import Client, ClientGroup, Server, proxy
 from trio_mcp.client.changes import Changes
 from trio_mcp.client.subscriptions import ListenStreams
 from trio_mcp.compose.connection import ATTEMPTS, BACKOFF, LISTEN_SECONDS
-from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.session import MessageFacts
 
 __all__ = ["programs"]
@@ -53,18 +53,6 @@ async def named(client: Client | ClientGroup) -> list[str]:
     return sorted(tool.name for tool in await client.list_tools())
 
 
-def only(mode: str, server: Server) -> Server:
-    """Let a server speak one era."""
-    refused = "server/discover" if mode == "legacy" else "initialize"
-
-    @server.message_middleware
-    def refuse(message: MessageFacts) -> None:
-        if message.method == refused:
-            raise RemoteProtocolError(refused, code=-32601 if mode == "legacy" else -32022)
-
-    return server
-
-
 def add(server: Server, name: str) -> None:
     async def say() -> str:
         return name
@@ -73,7 +61,7 @@ def add(server: Server, name: str) -> None:
 
 
 def two(programs: Programs, mode: str = "modern") -> None:
-    programs.servers = {name: only(mode, Server(name)) for name in ("files", "weather")}
+    programs.servers = {name: one_era(Server(name), mode) for name in ("files", "weather")}
     for server in programs.servers.values():
         add(server, "old")
 
@@ -84,7 +72,7 @@ async def test_a_lost_server_is_connected_to_at_once_and_listed_again(way: str, 
     async with offered(way, programs) as names:
         assert await names() == ["files_old", "weather_old"]
         await trio.sleep(60)
-        another = only(mode, Server("files"))
+        another = one_era(Server("files"), mode)
         add(another, "new")
         programs.servers["files"] = another
         await programs.kill("files")
@@ -101,7 +89,7 @@ async def test_a_server_that_speaks_another_era_when_it_is_back_is_connected_to(
     two(programs, before)
     async with offered(way, programs) as names:
         await trio.sleep(60)
-        another = only(after, Server("files"))
+        another = one_era(Server("files"), after)
         add(another, "new")
         programs.servers["files"] = another
         await programs.kill("files")
@@ -214,7 +202,7 @@ async def test_the_calls_of_a_host_reach_a_server_that_speaks_another_era_when_i
     async with connected(outer, mode=host, bound=BOUND) as client:
         assert (await client.call_tool("files_old")).text == "old"
         await trio.sleep(60)
-        another = only(after, Server("files"))
+        another = one_era(Server("files"), after)
         add(another, "new")
         programs.servers["files"] = another
         await programs.kill("files")

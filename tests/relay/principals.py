@@ -11,13 +11,12 @@ from typing import Any
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, modern_request, served
 from relaying import ALL_SECONDS, Json
-from wire_terms import MODERN, TASKS_EXTENSION
+from wire_terms import TASKS_EXTENSION
 
 from trio_mcp import Server, ServiceOptions
-from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay import Backfill, RelayServer
-from trio_mcp.session import Envelope, MessageChannel, MessageFacts, Peer, Received, Service, serve_channel
+from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.memory import MemoryChannel
 
@@ -27,19 +26,6 @@ TALKS = ("alone", "chain")
 
 async def authenticate(headers: Mapping[str, str]) -> str | None:
     return headers.get("authorization", "").removeprefix("Bearer ") or None
-
-
-def one_era(server: Server, era: str) -> Server:
-    """Let a server speak one era only."""
-
-    def reject_other(message: MessageFacts) -> None:
-        if era == "legacy" and message.method == "server/discover":
-            raise RemoteProtocolError("what?", code=-32601)
-        if era == "modern" and message.method == "initialize":
-            raise RemoteProtocolError("too old", code=-32022, data={"supported": [MODERN], "requested": "x"})
-
-    server.message_middleware(reject_other)
-    return server
 
 
 class KnownCaller(MemoryChannel):

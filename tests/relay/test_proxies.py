@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import trio
 from naming import naming, unnamed
+from one_era import one_era
 from relaying import SECONDS
 from talk import ERAS as TALK_ERAS, Legacy, Modern, play
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
-from wire_terms import MODERN
 
 from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, proxy
 from trio_mcp.base.shared_limits import FOLLOWED_RESOURCES
@@ -71,17 +71,10 @@ class Far:
     """A server of one era, behind a proxy."""
 
     def __init__(self, era: str) -> None:
-        self.server = Server("far", version="7")
+        self.server = one_era(Server("far", version="7"), era)
         self.began, self.cancelled = trio.Event(), trio.Event()
         self.hosts: list[tuple[Any, Any]] = []
 
-        def only_one_era(message: MessageFacts) -> None:
-            if era == "legacy" and message.method == "server/discover":
-                raise RemoteProtocolError("what?", code=-32601)
-            if era == "modern" and message.method == "initialize":
-                raise RemoteProtocolError("too old", code=-32022, data={"supported": [MODERN], "requested": "x"})
-
-        self.server.message_middleware(only_one_era)
         for each in (ask, report, fail, rich, self.hold, self.change, self.meet, links):
             self.server.add_tool(each)
         self.server.add_tool(decorated, annotations=ToolAnnotations(idempotent_hint=True), icons=[ICON], meta={"m": 1})
@@ -158,6 +151,13 @@ async def greet(name: str, mood: str = "glad") -> str:
     return f"Greet {name}, {mood}."
 
 
+ANSWERS: dict[str, Any] = {
+    "on_elicit": lambda _question: accept(value="Bob"),
+    "on_sample": lambda _request: "hello",
+    "on_roots": lambda: [Root(uri="file:///work")],
+}
+
+
 class Near:
     """A host, and how it names what is behind the proxy."""
 
@@ -222,12 +222,7 @@ async def test_everything_that_the_server_offers_is_there(way: str, host: str, s
 
 @all_ways
 async def test_the_user_the_model_and_the_folders_of_the_host_are_asked(way: str, host: str, server: str) -> None:
-    answers: dict[str, Any] = {
-        "on_elicit": lambda _question: accept(value="Bob"),
-        "on_sample": lambda _request: "hello",
-        "on_roots": lambda: [Root(uri="file:///work")],
-    }
-    async with near(way, host, Far(server), **answers) as found:
+    async with near(way, host, Far(server), **ANSWERS) as found:
         assert (await found.call("ask")).text == "Bob hello /work"
 
 
@@ -662,28 +657,10 @@ async def test_the_connection_of_a_session_is_closed_some_time_after_the_session
 async def test_a_tool_that_runs_as_a_task_is_followed_to_its_result(host: str, server: str) -> None:
     far = Far(server)
     far.server.add_tool(ask, name="slow", task="required")
-    answers: dict[str, Any] = {
-        "on_elicit": lambda _question: accept(value="Bob"),
-        "on_sample": lambda _request: "hello",
-        "on_roots": lambda: [Root(uri="file:///work")],
-    }
-    async with near("mounted", host, far, **answers) as found:
+    async with near("mounted", host, far, **ANSWERS) as found:
         listed = {tool.name: tool for tool in await found.client.list_tools()}
         assert listed["f_slow"].execution is None
         assert (await found.call("slow")).text == "Bob hello /work"
-
-
-@host_eras
-async def test_three_proxies_in_a_row_pass_a_question_for_the_user_of_the_host(host: str) -> None:
-    for server in ERAS:
-        answers: dict[str, Any] = {
-            "on_elicit": lambda _question: accept(value="Bob"),
-            "on_sample": lambda _request: "hello",
-            "on_roots": list,
-        }
-        with trio.fail_after(SECONDS):
-            async with Client.connect(proxy(proxy(proxy(Far(server).server))), mode=host, **answers) as client:
-                assert (await client.call_tool("ask")).text == "Bob hello"
 
 
 async def test_no_more_hosts_have_connections_than_may(mock_clock: MockClock) -> None:

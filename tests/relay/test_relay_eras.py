@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import trio
 from naming import unnamed
+from one_era import one_era
 from relaying import (
     DISCOVERED,
     FORM,
@@ -29,42 +29,21 @@ from scripted import FOLLOWS_TASKS
 from wire_terms import CLIENT_CAPABILITIES, CLIENT_INFO, INTERNAL_ERROR, MODERN, NEWEST_LEGACY, SERVER_INFO
 
 from trio_mcp import Client, Context, Server, accept
-from trio_mcp.errors import PeerError, ProviderError, ProviderErrorKind, RemoteProtocolError
+from trio_mcp.errors import PeerError, ProviderError, ProviderErrorKind
 from trio_mcp.relay import Backfill, RelayServer
-from trio_mcp.session import MessageFacts, find_transport
+from trio_mcp.session import find_transport
 from trio_mcp.types import CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult
 
 ERAS = ("legacy", "modern")
 PAIRS = [(host, server) for host in ERAS for server in ERAS]
 
 
-@dataclass
-class Behind:
-    """The server behind the proxy, which speaks one era alone."""
-
-    era: str
-    server: Server = field(default_factory=lambda: Server("behind"))
-    began: trio.Event = field(default_factory=trio.Event)
-    cancelled: trio.Event = field(default_factory=trio.Event)
-
-    def __post_init__(self) -> None:
-        self.server.message_middleware(self.only_one_era)
-        for tool in (ask, both, self.hold):
-            self.server.tool(tool)
-
-    def only_one_era(self, message: MessageFacts) -> None:
-        if self.era == "legacy" and message.method == "server/discover":
-            raise RemoteProtocolError("what?", code=-32601)
-        if self.era == "modern" and message.method == "initialize":
-            raise RemoteProtocolError("too old", code=-32022, data={"supported": [MODERN], "requested": "x"})
-
-    async def hold(self) -> str:
-        self.began.set()
-        try:
-            await trio.sleep_forever()
-        finally:
-            self.cancelled.set()
-        return "never"
+def behind(era: str) -> Server:
+    """The server behind the proxy."""
+    server = one_era(Server("behind"), era)
+    for tool in (ask, both):
+        server.tool(tool)
+    return server
 
 
 async def ask(ctx: Context) -> str:
@@ -81,12 +60,12 @@ async def ask_name(ctx: Context) -> str:
 
 
 @asynccontextmanager
-async def connected(host: str, behind: Behind, provider: object = None, **options: Any) -> AsyncIterator[Client]:
+async def connected(host: str, far: Server, provider: object = None, **options: Any) -> AsyncIterator[Client]:
     """A host of this era, connected through a proxy."""
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[Any]:
-        async with find_transport("memory").connect(behind.server) as channel:
+        async with find_transport("memory").connect(far) as channel:
             yield channel
 
     relay = RelayServer(connect, Backfill(provider or Model()))  # type: ignore[arg-type]
@@ -104,7 +83,7 @@ both_eras = pytest.mark.parametrize(("host", "server"), PAIRS)
 
 @both_eras
 async def test_a_question_for_the_host_reaches_it_and_a_sample_beside_it_does_not(host: str, server: str) -> None:
-    async with connected(host, Behind(server), on_elicit=say_bob) as client:
+    async with connected(host, behind(server), on_elicit=say_bob) as client:
         assert (await client.call_tool("both")).text == "hello Bob"
 
 
@@ -115,27 +94,15 @@ async def test_a_host_with_a_model_that_uses_no_tools_is_asked(host: str, server
     def said(_request: CreateMessageRequestParams) -> str:
         return "by the host"
 
-    async with connected(host, Behind(server), model, on_sample=said) as client:
+    async with connected(host, behind(server), model, on_sample=said) as client:
         assert (await client.call_tool("ask")).text == "by the host"
     assert not model.asked
 
 
 @both_eras
-async def test_a_host_that_leaves_ends_the_call_at_the_server(host: str, server: str) -> None:
-    behind = Behind(server)
-    async with trio.open_nursery() as nursery:
-        async with connected(host, behind) as client:
-            nursery.start_soon(client.call_tool, "hold")
-            await behind.began.wait()
-            nursery.cancel_scope.cancel()
-        with trio.CancelScope(shield=True), trio.fail_after(SECONDS):
-            await behind.cancelled.wait()
-
-
-@both_eras
 async def test_a_failure_of_the_provider_is_reported_without_its_message(host: str, server: str) -> None:
     model = Model(fails=ProviderError("sk-secret", kind=ProviderErrorKind.TIMEOUT))
-    async with connected(host, Behind(server), model) as client:
+    async with connected(host, behind(server), model) as client:
         try:
             outcome = (await client.call_tool("ask")).text
         except PeerError as error:

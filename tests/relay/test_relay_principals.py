@@ -10,7 +10,8 @@ import trio
 import trio.testing
 from asgi_peer import JSON_HEADERS, legacy_call, modern_call, served
 from hosts import proxied
-from principals import TALKS, Principal, authenticate, one_era, principals
+from one_era import one_era
+from principals import TALKS, Principal, authenticate, principals
 from relaying import ALL_SECONDS, FORM, PROMPT, Json, Line, ask, initialized
 from wire_terms import IDEMPOTENCY_KEY, RELATED_TASK
 
