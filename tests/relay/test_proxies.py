@@ -13,6 +13,7 @@ import pytest
 import trio
 from naming import naming, unnamed
 from one_era import one_era
+from principals import behind_a_proxy
 from relaying import SECONDS
 from talk import ERAS as TALK_ERAS, Legacy, Modern, play
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
@@ -27,15 +28,8 @@ from trio_mcp.relay.mirroring import PAUSES, READ_AT_ONCE, Mirror
 from trio_mcp.relay.proxies import START_SECONDS
 from trio_mcp.relay.server_client import STEP
 from trio_mcp.session import (
-    AnyChannel,
-    Envelope,
-    MessageChannel,
     MessageFacts,
     Peer,
-    Received,
-    Sent,
-    Service,
-    as_message_channel,
     serve_channel,
 )
 from trio_mcp.testing import MockClient, tool_use
@@ -779,7 +773,7 @@ async def test_a_large_result_is_read_through_every_mount_on_the_way_to_it(host:
 async def test_a_large_result_behind_a_mounted_proxy_is_that_of_its_principal(server: str) -> None:
     far, outer = Far(server), Server("outer")
     async with far.server.open_service() as service:
-        outer.mount("f", proxy(OneService(service)))
+        outer.mount("f", proxy(behind_a_proxy(service, "far")))
         async with play(outer, Modern) as player:
             player.talk.peer = Peer("ann")
             await player.call("f_big")
@@ -807,31 +801,3 @@ def test_options_that_are_none_are_rejected() -> None:
         proxy(Far("modern").server, options={"actors": 1})  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         proxy(Far("modern").server).copy(options={"actors": 1})  # type: ignore[arg-type]
-
-
-class OneService:
-    """A server with one service for all its connections, to which they all are one caller."""
-
-    identity = Implementation(name="shared", version="1")
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-
-    async def serve_channel(self, channel: AnyChannel) -> None:
-        await serve_channel(self.service, KnownPeer(as_message_channel(channel)))
-
-
-class KnownPeer(MessageChannel):
-    """A channel whose peer has sent the credentials of the proxy."""
-
-    def __init__(self, inner: MessageChannel) -> None:
-        self._inner = inner
-
-    async def send(self, value: Envelope[Sent]) -> None:
-        await self._inner.send(value)
-
-    async def receive(self) -> Envelope[Received]:
-        return (await self._inner.receive())._replace(peer=Peer("the proxy"))
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
