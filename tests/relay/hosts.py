@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import trio
 import trio.testing
-from asgi_peer import AsgiPeer, initialize, modern_request, served
+from asgi_peer import AsgiPeer, Reply, initialize, modern_call, modern_request, served
 from relaying import ALL_SECONDS, DISCOVERED, SECONDS, Json, Line, Model, initialized
 from wire_terms import NEWEST_LEGACY
 
@@ -41,6 +42,24 @@ class Hosts:
         assert reply.json["result"] == initialized()
         headers = {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": NEWEST_LEGACY}
         return {**own, **headers}, server
+
+    async def legacy_server(self) -> Line:
+        """Return the next connection, to a server which turns out to be a legacy one, and has a session."""
+        server = await self.connection()
+        for method, answer in (
+            ("server/discover", {"error": {"code": -32601, "message": "what?"}}),
+            ("initialize", {"result": initialized()}),
+        ):
+            got = await server.receive()
+            assert got["method"] == method
+            await server.send({"jsonrpc": "2.0", "id": got["id"], **answer})
+        assert (await server.receive())["method"] == "notifications/initialized"
+        return server
+
+    async def call(self, server: Line, id: object = 1, **options: Any) -> tuple[Reply, Json]:
+        """Let a modern host call a tool; return the reply, and what the server was sent."""
+        reply = self.peer.start(*modern_call("look", id=id, **options))
+        return reply, await server.receive()
 
     async def discovered(self, who: dict[str, str] | None = None) -> Line:
         """Let the proxy find out that the server is a modern one; return the connection."""

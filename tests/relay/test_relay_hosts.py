@@ -29,16 +29,11 @@ CHANGED: Json = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed",
 async def test_a_log_message_that_may_be_about_the_request_of_another_host_is_dropped() -> None:
     async with proxied() as hosts:
         server = await hosts.discovered()
-        replies: list[Reply] = []
-        sent: list[Json] = []
-        for request_id in ("one", "other"):
-            body, headers = modern_call("look", id=request_id)
-            replies.append(hosts.peer.start(body, headers))
-            sent.append(await server.receive())
+        calls = [await hosts.call(server, name) for name in ("one", "other")]
         await server.send(LOG)
-        for got in sent:
+        for _, got in calls:
             await server.send(result(got["id"], resultType="complete"))
-        for reply in replies:
+        for reply, _ in calls:
             assert b"a secret" not in (await reply.end()).body
 
 
@@ -48,15 +43,12 @@ async def test_a_log_message_that_may_be_about_a_cancelled_request_of_another_ho
 ) -> None:
     async with proxied() as hosts:
         server = await hosts.discovered()
-        body, headers = modern_call("look", id="one")
-        one = hosts.peer.start(body, headers)
-        await server.receive()
+        one, _ = await hosts.call(server)
         await trio.testing.wait_all_tasks_blocked()
         one.gone.set()
         assert (await server.receive())["method"] == "notifications/cancelled"
         await trio.sleep(seconds)
-        reply = hosts.peer.start(body, headers)
-        got = await server.receive()
+        reply, got = await hosts.call(server)
         await server.send(LOG)
         await server.send(result(got["id"], resultType="complete"))
         assert (LOG in (await reply.end()).events) == passes
@@ -65,9 +57,7 @@ async def test_a_log_message_that_may_be_about_a_cancelled_request_of_another_ho
 async def test_a_log_message_about_the_only_request_passes() -> None:
     async with proxied() as hosts:
         server = await hosts.discovered()
-        body, headers = modern_call("look", id=1)
-        reply = hosts.peer.start(body, headers)
-        got = await server.receive()
+        reply, got = await hosts.call(server)
         await server.send(LOG)
         await server.send(result(got["id"], resultType="complete"))
         assert (await reply.end()).events == [LOG, result(1, resultType="complete")]
@@ -77,16 +67,11 @@ async def test_a_log_message_about_the_only_request_passes() -> None:
 async def test_a_request_of_a_modern_server_reaches_no_host_and_no_model(method: str) -> None:
     async with proxied() as hosts:
         server = await hosts.discovered()
-        replies: list[Reply] = []
-        sent: list[Json] = []
-        for request_id in ("one", "other"):
-            body, headers = modern_call("look", id=request_id)
-            replies.append(hosts.peer.start(body, headers))
-            sent.append(await server.receive())
+        calls = [await hosts.call(server, name) for name in ("one", "other")]
         await server.send(ask("q", method))
-        for got in sent:
+        for _, got in calls:
             await server.send(result(got["id"], resultType="complete"))
-        for reply in replies:
+        for reply, _ in calls:
             assert b"say hello" not in (await reply.end()).body
 
 
@@ -310,12 +295,7 @@ def user(name: str) -> dict[str, str]:
 
 async def legacy_server(hosts: Hosts) -> Line:
     """The connection to a legacy server, at which the call of a modern host runs."""
-    server = await hosts.connection()
-    probe = await server.receive()
-    await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": {"code": -32601, "message": "no"}})
-    got = await server.receive()
-    await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
-    assert (await server.receive())["method"] == "notifications/initialized"
+    server = await hosts.legacy_server()
     await received(server, "tools/call")
     return server
 

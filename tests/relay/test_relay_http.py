@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 import trio.testing
-from asgi_peer import Reply, legacy_call, modern_call, modern_request
+from asgi_peer import legacy_call, modern_call, modern_request
 from hosts import progress, proxied
 from relaying import HELLO, SECONDS, Json, Model, ask, result
 from wire_terms import SUBSCRIPTION_ID
@@ -33,18 +33,13 @@ async def test_requests_with_the_same_id_and_token_are_kept_apart() -> None:
     """Some hosts number every request 1, and hosts that share a connection know nothing of each other."""
     async with proxied() as hosts:
         server = await hosts.discovered()
-        replies: list[Reply] = []
-        sent: list[Json] = []
-        for _ in range(2):
-            body, headers = modern_call("look", id=1, meta={"progressToken": "t"})
-            replies.append(hosts.peer.start(body, headers))
-            sent.append(await server.receive())
-        ids, tokens = [got["id"] for got in sent], [got["params"]["_meta"]["progressToken"] for got in sent]
+        calls = [await hosts.call(server, meta={"progressToken": "t"}) for _ in range(2)]
+        ids, tokens = zip(*((got["id"], got["params"]["_meta"]["progressToken"]) for _, got in calls), strict=True)
         assert len(set(ids)) == len(set(tokens)) == 2
         for number in (1, 0):
             await server.send(progress(tokens[number]))
             await server.send(result(ids[number], x=number, resultType="complete"))
-        for number, reply in enumerate(replies):
+        for number, (reply, _) in enumerate(calls):
             ended = await reply.end()
             assert ended.events[0] == progress("t")
             assert ended.events[1] == result(1, x=number, resultType="complete")
@@ -82,9 +77,7 @@ async def test_unknown_members_of_errors_and_data_that_is_null_pass() -> None:
 async def test_a_host_that_disconnects_cancels_its_modern_request_at_the_server() -> None:
     async with proxied() as hosts:
         server = await hosts.discovered()
-        body, headers = modern_call("look", id=1)
-        reply = hosts.peer.start(body, headers)
-        got = await server.receive()
+        reply, got = await hosts.call(server)
         await trio.testing.wait_all_tasks_blocked()
         reply.gone.set()
         cancelled = await server.receive()
@@ -95,9 +88,7 @@ async def test_a_host_that_disconnects_ends_the_request_to_the_model() -> None:
     model = Model(held=True)
     async with proxied(model) as hosts:
         server = await hosts.discovered()
-        body, headers = modern_call("look", id=1)
-        reply = hosts.peer.start(body, headers)
-        got = await server.receive()
+        reply, got = await hosts.call(server)
         question = {"method": "sampling/createMessage", "params": ask(0)["params"]}
         await server.send(
             {**result(got["id"]), "result": {"resultType": "input_required", "inputRequests": {"q": question}}}
@@ -134,9 +125,7 @@ async def test_what_belongs_to_no_request_waits_for_the_stream_of_the_session() 
 async def test_a_modern_request_after_the_server_has_gone_connects_again(autojump_clock: object) -> None:
     async with proxied() as hosts:
         server = await hosts.discovered()
-        body, headers = modern_call("look", id=1)
-        reply = hosts.peer.start(body, headers)
-        await server.receive()
+        reply, _ = await hosts.call(server)
         await server.leave()
         assert (await reply.end()).json["error"]["code"] == -32603
         await hosts.discovered()

@@ -12,7 +12,7 @@ from asgi_peer import JSON_HEADERS, legacy_call, modern_call, served
 from hosts import proxied
 from one_era import one_era
 from principals import TALKS, Principal, authenticate, principals
-from relaying import ALL_SECONDS, FORM, PROMPT, Json, Line, ask, initialized
+from relaying import ALL_SECONDS, FORM, PROMPT, Json, ask
 from wire_terms import IDEMPOTENCY_KEY, RELATED_TASK
 
 from trio_mcp import Client, Context, Server, proxy
@@ -439,13 +439,11 @@ async def test_what_a_server_asks_late_reaches_no_other_principal() -> None:
     """Modern hosts have no sessions, and a legacy server does not say in which call it asks."""
     async with proxied(authenticate=authenticate) as hosts:
         reply = hosts.peer.start(*call_of(ALICE))
-        server = await hosts.connection()
-        await open_legacy(server)
+        server = await hosts.legacy_server()
         await server.send({"jsonrpc": "2.0", "id": (await server.receive())["id"], "result": {"content": []}})
         assert "result" in (await reply.end()).last
         other = hosts.peer.start(*call_of(BOB))
-        server_of_bob = await hosts.connection()
-        await open_legacy(server_of_bob)
+        server_of_bob = await hosts.legacy_server()
         got = await server_of_bob.receive()
         await server.send(ask("q", "elicitation/create", FORM))
         assert (await server.receive())["error"]["code"] == -32602
@@ -465,17 +463,6 @@ async def test_a_principal_takes_the_place_of_one_whose_requests_have_ended() ->
         assert "result" in (await reply.end()).json
         await hosts.discovered(BOB)
         await server.ends()
-
-
-async def open_legacy(server: Line) -> None:
-    """Let the proxy find out that a server is a legacy one, and open a session."""
-    got = await server.receive()
-    assert got["method"] == "server/discover"
-    await server.send({"jsonrpc": "2.0", "id": got["id"], "error": {"code": -32601, "message": "what?"}})
-    got = await server.receive()
-    assert got["method"] == "initialize"
-    await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
-    assert (await server.receive())["method"] == "notifications/initialized"
 
 
 def related(task_id: str) -> Json:
