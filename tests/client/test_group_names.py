@@ -1,17 +1,21 @@
-"""A server of a group that lists odd names takes no other down: what is odd is left out, with one warning."""
+"""A server that lists odd names takes no other down, in a group or mounted: what is odd is left out, with one warning."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from listing_server import MEMBERS, ListingServer, item
 from naming import unnamed
+from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import ClientGroup, GroupServer, list_model_tools
+from trio_mcp import Client, ClientGroup, GroupServer, Server, list_model_tools, proxy
 from trio_mcp.types import Tool
 
+every_way = pytest.mark.parametrize("way", ["group", "mounted"])
 every_kind = pytest.mark.parametrize("kind", MEMBERS)
 by_name = pytest.mark.parametrize("kind", ["tool", "prompt"])
 by_uri = pytest.mark.parametrize("kind", ["resource", "resource template"])
@@ -26,16 +30,17 @@ def in_group(kind: str, prefix: str, name: str) -> str:
     return f"{prefix}_{name}" if MEMBERS[kind] == "name" else f"notes://{prefix}/{name}"
 
 
-async def listed(group: ClientGroup, kind: str) -> list[Any]:
-    return {
-        "tool": await group.list_tools(),
-        "prompt": await group.list_prompts(),
-        "resource": await group.list_resources(),
-        "resource template": await group.list_resource_templates(),
-    }[kind]
+async def listed(group: Any, kind: str) -> list[Any]:
+    found: list[Any] = await {
+        "tool": group.list_tools,
+        "prompt": group.list_prompts,
+        "resource": group.list_resources,
+        "resource template": group.list_resource_templates,
+    }[kind]()
+    return found
 
 
-async def keys_in(group: ClientGroup, kind: str) -> list[str]:
+async def keys_in(group: Any, kind: str) -> list[str]:
     member = {"uriTemplate": "uri_template"}.get(MEMBERS[kind], MEMBERS[kind])
     return [getattr(each, member) for each in await listed(group, kind)]
 
@@ -44,27 +49,46 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
+@asynccontextmanager
+async def offered(way: str, **servers: ListingServer) -> AsyncIterator[Any]:
+    """Offer these servers in one client."""
+    if way == "group":
+        async with ClientGroup(servers) as group:
+            yield group
+        return
+    hub = Server("hub")
+    for name, server in servers.items():
+        hub.mount(name, proxy(server, name=name))
+    async with Client.connect(hub) as client:
+        yield client
+
+
+@every_way
 @every_kind
-async def test_an_item_with_an_empty_name_alone_is_left_out(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_item_with_an_empty_name_alone_is_left_out(
+    way: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     odd = ListingServer("odd", kind, keys(kind, "one", "", "two"))
-    well = ListingServer("well", kind, keys(kind, "one"))
-    async with ClientGroup({"odd": odd, "well": well}) as group:
-        expected = [in_group(kind, *each) for each in (("odd", "one"), ("odd", "two"), ("well", "one"))]
-        for _ in range(2):
-            assert await keys_in(group, kind) == expected
+    async with offered(way, odd=odd, well=ListingServer("well", kind, keys(kind, "one"))) as client:
+        for last in ("two", "three"):
+            expected = [in_group(kind, *each) for each in (("odd", "one"), ("odd", last), ("well", "one"))]
+            assert sorted(await keys_in(client, kind)) == sorted(expected)
+            await odd.change(keys(kind, "one", "", "three"))
+            await wait_all_tasks_blocked()
     assert [unnamed(text, kind, "''", "odd", "empty") for text in warnings(caplog)] == [[]]
 
 
+@every_way
 @every_kind
 @pytest.mark.parametrize("second", ["second", "first"], ids=["another", "the same"])
 async def test_of_two_items_of_one_name_the_first_stays(
-    kind: str, second: str, caplog: pytest.LogCaptureFixture
+    way: str, kind: str, second: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other, *_ = keys(kind, "one", "other")
     odd = ListingServer("odd", kind, [item(kind, one, "first"), other, item(kind, one, second)])
-    async with ClientGroup({"odd": odd}) as group:
+    async with offered(way, odd=odd) as client:
         for _ in range(2):
-            assert [each.description for each in await listed(group, kind)] == ["first", ""]
+            assert [each.description for each in await listed(client, kind)] == ["first", ""]
     assert [unnamed(text, kind, one, "odd") for text in warnings(caplog)] == [[]]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from listing_server import MEMBERS, ListingServer, item
+from listing_server import MEMBERS, ListingServer
 from naming import unnamed
 from relaying import SECONDS
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -68,35 +68,6 @@ async def listed(client: Client, kind: str) -> dict[str, Any]:
 
 def warnings(caplog: pytest.LogCaptureFixture, level: str = "WARNING") -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == level]
-
-
-@every_kind
-async def test_an_item_with_an_empty_name_alone_is_left_out(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    far = ListingServer("far", kind, [key(kind, name) for name in ("one", "", "two")])
-    hub = Server("hub")
-    hub.mount("f", proxy(far, name="far"))
-    add_own(hub, kind, key(kind, "own"))
-    async with served(hub) as client:
-        expected = {mounted(kind, "f", "one"), mounted(kind, "f", "two")}
-        assert expected < {*await listed(client, kind)}
-        await far.change([key(kind, name) for name in ("two", "", "three")])
-        await wait_all_tasks_blocked()
-        assert {mounted(kind, "f", "two"), mounted(kind, "f", "three")} < {*await listed(client, kind)}
-    assert [unnamed(text, kind, "''", "far", "empty") for text in warnings(caplog)] == [[]]
-
-
-@every_kind
-@pytest.mark.parametrize("second", ["second", "first"], ids=["another", "the same"])
-async def test_of_two_items_of_one_name_the_first_stays(
-    kind: str, second: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    one, other = key(kind, "one"), key(kind, "other")
-    hub = Server("hub")
-    far = ListingServer("far", kind, [item(kind, one, "first"), other, item(kind, one, second)])
-    hub.mount("f", proxy(far, name="far"))
-    async with served(hub) as client:
-        assert await listed(client, kind) == {mounted(kind, "f", "one"): "first", mounted(kind, "f", "other"): ""}
-    assert [unnamed(text, kind, one, "far", "mounted as 'f'") for text in warnings(caplog)] == [[]]
 
 
 @by_name
