@@ -11,22 +11,18 @@ import trio
 from naming import unnamed
 from one_era import one_era
 from relaying import (
-    DISCOVERED,
     FORM,
     HELLO,
     SECONDS,
-    TOOL,
     Json,
     Model,
     Relayed,
     ask as question,
-    initialize,
     initialized,
     modern,
     relayed,
 )
-from scripted import FOLLOWS_TASKS
-from wire_terms import CLIENT_CAPABILITIES, CLIENT_INFO, INTERNAL_ERROR, MODERN, NEWEST_LEGACY, SERVER_INFO
+from wire_terms import CLIENT_CAPABILITIES, INTERNAL_ERROR
 
 from trio_mcp import Client, Context, Server, accept
 from trio_mcp.errors import PeerError, ProviderError, ProviderErrorKind
@@ -126,36 +122,6 @@ async def translated(proxy: Relayed, first: Json, refusal: Json, answers: Mappin
         elif "id" in got:
             await proxy.server.send({"jsonrpc": "2.0", "id": got["id"], "error": refusal})
     return others
-
-
-async def test_a_legacy_host_of_a_modern_server_gets_its_name_and_the_unknown_members_of_results() -> None:
-    tool = {**TOOL, "x-unknown": {"a": 1.5}}
-    answers: dict[str, Json] = {"server/discover": DISCOVERED}
-    refusal = {"code": -32022, "message": "too old", "data": {"supported": [MODERN], "requested": NEWEST_LEGACY}}
-    async with relayed() as proxy:
-        await translated(proxy, initialize({"roots": {}}), refusal, answers)
-        discovery = await proxy.server.receive()
-        declared = {"roots": {}, "sampling": {"tools": {}}, **FOLLOWS_TASKS}
-        assert discovery["params"]["_meta"][CLIENT_CAPABILITIES] == declared
-        assert discovery["params"]["_meta"][CLIENT_INFO] == {"name": "host", "version": "1"}
-        result = {**DISCOVERED, "_meta": {SERVER_INFO: {"name": "server", "version": "1"}}}
-        await proxy.server.send({"jsonrpc": "2.0", "id": discovery["id"], "result": result})
-        opened = (await proxy.host.receive())["result"]
-        assert (opened["protocolVersion"], opened["serverInfo"]["name"]) == (NEWEST_LEGACY, "server")
-        await proxy.host.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        await proxy.host.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "c"}})
-        listing = await proxy.server.receive()
-        assert listing["params"]["cursor"] == "c"
-        page = {
-            "resultType": "complete",
-            "tools": [tool],
-            "nextCursor": "d",
-            "ttlMs": 0,
-            "cacheScope": "private",
-            "x": 1,
-        }
-        await proxy.server.send({"jsonrpc": "2.0", "id": listing["id"], "result": page})
-        assert (await proxy.host.receive())["result"] == {"tools": [tool], "nextCursor": "d", "x": 1}
 
 
 async def test_a_modern_host_of_a_legacy_server_can_be_asked_in_a_call_only() -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 import trio
 import trio.testing
-from asgi_peer import legacy_call, modern_call, modern_request
+from asgi_peer import legacy_call, modern_call
 from hosts import progress, proxied
-from relaying import HELLO, SECONDS, Json, Model, ask, result
-from wire_terms import SUBSCRIPTION_ID
+from relaying import SECONDS, Json, Model, ask, result
 
 from trio_mcp import CancelReason
 from trio_mcp.relay import Backfill, RelayServer
@@ -45,23 +44,6 @@ async def test_requests_with_the_same_id_and_token_are_kept_apart() -> None:
             assert ended.events[1] == result(1, x=number, resultType="complete")
 
 
-async def test_a_sample_of_a_session_is_answered_and_other_questions_come_on_the_stream_of_a_call() -> None:
-    async with proxied() as hosts:
-        headers, server = await hosts.open_session()
-        reply = hosts.peer.start(legacy_call("look", id=2), headers)
-        got = await server.receive()
-        await server.send(ask("s"))
-        assert await server.receive() == {"jsonrpc": "2.0", "id": "s", "result": HELLO}
-        await server.send(ask("r", "x/unknown", {"a": 1}))
-        await reply.until("x/unknown")
-        asked = reply.events[0]
-        assert asked == ask(asked["id"], "x/unknown", {"a": 1})
-        assert (await hosts.peer.post(result(asked["id"], roots=[]), headers)).status == 202
-        assert await server.receive() == result("r", roots=[])
-        await server.send(result(got["id"]))
-        assert (await reply.end()).last == result(2)
-
-
 async def test_unknown_members_of_errors_and_data_that_is_null_pass() -> None:
     async with proxied() as hosts:
         headers, server = await hosts.open_session()
@@ -72,16 +54,6 @@ async def test_unknown_members_of_errors_and_data_that_is_null_pass() -> None:
             error = {"jsonrpc": "2.0", "error": {"code": 1, "message": "no", **more}}
             await server.send({**error, "id": got["id"]})
             assert (await reply.end()).last == {**error, "id": number}
-
-
-async def test_a_host_that_disconnects_cancels_its_modern_request_at_the_server() -> None:
-    async with proxied() as hosts:
-        server = await hosts.discovered()
-        reply, got = await hosts.call(server)
-        await trio.testing.wait_all_tasks_blocked()
-        reply.gone.set()
-        cancelled = await server.receive()
-        assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", got["id"])
 
 
 async def test_a_host_that_disconnects_ends_the_request_to_the_model() -> None:
@@ -97,18 +69,6 @@ async def test_a_host_that_disconnects_ends_the_request_to_the_model() -> None:
         reply.gone.set()
         with trio.fail_after(SECONDS):
             await model.cancelled.wait()
-
-
-async def test_messages_of_a_subscription_name_the_id_of_the_host() -> None:
-    async with proxied() as hosts:
-        server = await hosts.discovered()
-        body, headers = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="mine")
-        reply = hosts.peer.start(body, headers)
-        got = await server.receive()
-        meta = {"_meta": {SUBSCRIPTION_ID: got["id"]}}
-        await server.send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": meta})
-        await reply.until("list_changed")
-        assert reply.events[0]["params"]["_meta"] == {SUBSCRIPTION_ID: "mine"}
 
 
 async def test_what_belongs_to_no_request_waits_for_the_stream_of_the_session() -> None:
