@@ -195,9 +195,7 @@ async def test_behind_a_proxy_of_the_environment_the_proxy_resolves_names(monkey
     assert len(made) == 1
 
 
-async def test_a_host_that_the_proxy_of_the_environment_refuses_is_unavailable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_host_that_the_proxy_of_the_environment_refuses_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     class Proxy(httpcore2.AsyncHTTPProxy):
         def __init__(self, url: str, **options: Any) -> None:
             super().__init__(url, network_backend=Network(response(b"", "403 Forbidden")), **options)

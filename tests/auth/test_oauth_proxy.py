@@ -249,9 +249,7 @@ async def test_identity_decides_who_may_log_in_and_what_tools_see(monkeypatch: p
     assert failure(await program.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
 
 
-async def test_tools_get_the_token_of_the_provider_only_if_the_server_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_tools_get_the_token_of_the_provider_only_if_the_server_says(monkeypatch: pytest.MonkeyPatch) -> None:
     for shows, expected in ((False, None), (True, "token-of-the-provider-2")):
         world = World(monkeypatch, upstream_token=shows)
         world.stand_in.expires_in = 600

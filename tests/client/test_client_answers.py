@@ -248,9 +248,7 @@ async def test_a_handler_that_fails_is_an_error_for_the_server_without_internals
         await works(client, wire, start)
 
 
-async def test_a_handler_that_fails_often_shows_one_traceback_for_each_kind(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_handler_that_fails_often_shows_one_traceback_for_each_kind(caplog: pytest.LogCaptureFixture) -> None:
     errors = [LookupError("hunter2"), ValueError("hunter2")]
 
     def broken(_params: object) -> None:

@@ -109,9 +109,7 @@ async def test_another_session_has_another_standing_stream() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 404, 405])
-async def test_another_session_whose_standing_stream_is_rejected_is_named_where_changes_are_read(
-    status: int,
-) -> None:
+async def test_another_session_whose_standing_stream_is_rejected_is_named_where_changes_are_read(status: int) -> None:
     async with listening() as (client, wire, _start, get, listener):
         get.end()
         (await wire.next("GET")).answer(404)

@@ -159,9 +159,7 @@ async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_mo
 
 
 @pytest.mark.parametrize("statuses", [(502, 504), (503, 503)], ids=str)
-async def test_an_answer_that_a_proxy_lost_or_a_busy_server_refused_is_sent_again(
-    statuses: tuple[int, int],
-) -> None:
+async def test_an_answer_that_a_proxy_lost_or_a_busy_server_refused_is_sent_again(statuses: tuple[int, int]) -> None:
     async with calling() as (wire, call, post):
         post.stream()
         post.say(event({"id": "q", "method": "ping"}))

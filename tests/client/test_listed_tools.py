@@ -64,9 +64,7 @@ async def test_a_call_whose_headers_were_refused_is_made_once_more_with_the_tool
             await call.result()
 
 
-def test_a_tool_with_headers_is_kept_when_tools_with_schemas_fill_the_table(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tool_with_headers_is_kept_when_tools_with_schemas_fill_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trio_mcp.client.lists.MAX_TOOLS", 2)
     plain: JsonObject = {"type": "object"}
     tools = [Tool(name="first", input_schema=REGION)]

@@ -187,9 +187,7 @@ async def test_what_the_server_rejected_is_not_set_again_and_what_it_did_not_ans
         assert (await second.receive())["id"] == 1
 
 
-async def test_so_many_subscriptions_are_made_again_and_none_ends_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_so_many_subscriptions_are_made_again_and_none_ends_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_memory, "MAX_URIS", 1)
     async with lasting() as proxy:
         first = await proxy.open()
@@ -295,9 +293,7 @@ async def test_a_call_whose_name_is_no_text_passes_as_any_other(name: Any) -> No
         assert (await server.receive())["params"] == {"name": name}
 
 
-async def test_while_the_server_is_away_calls_get_a_clear_error_and_then_it_is_back(
-    mock_clock: MockClock,
-) -> None:
+async def test_while_the_server_is_away_calls_get_a_clear_error_and_then_it_is_back(mock_clock: MockClock) -> None:
     async with lasting() as proxy:
         first = await proxy.open()
         proxy.is_away = True
@@ -393,9 +389,7 @@ async def test_a_server_that_comes_back_with_another_revision_ends_the_session_a
         assert not unnamed(proxy.relay.failure, "2024-11-05")
 
 
-async def test_a_server_that_comes_back_in_another_era_is_tried_until_it_is_as_before(
-    mock_clock: MockClock,
-) -> None:
+async def test_a_server_that_comes_back_in_another_era_is_tried_until_it_is_as_before(mock_clock: MockClock) -> None:
     async with lasting() as proxy:
         await (await proxy.open()).leave()
         second = await proxy.server()
@@ -461,9 +455,7 @@ async def test_a_server_that_ends_after_each_handshake_is_not_started_without_pa
         await proxy.reopened()
 
 
-async def test_a_server_that_is_slow_to_come_back_is_asked_once_and_may_answer_late(
-    mock_clock: MockClock,
-) -> None:
+async def test_a_server_that_is_slow_to_come_back_is_asked_once_and_may_answer_late(mock_clock: MockClock) -> None:
     async with lasting() as proxy:
         await (await proxy.open()).leave()
         second = await proxy.server()

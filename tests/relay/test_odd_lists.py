@@ -168,9 +168,7 @@ async def test_what_is_left_out_is_a_function_of_the_lists_and_not_of_their_orde
     assert {frozenset(each) for each in found} == {frozenset({"f_one", "f_two", "f_three"})}
 
 
-async def test_a_list_is_read_over_another_connection_if_that_of_the_host_has_ended(
-    mock_clock: MockClock,
-) -> None:
+async def test_a_list_is_read_over_another_connection_if_that_of_the_host_has_ended(mock_clock: MockClock) -> None:
     far = ListingServer("far", "tool", ["one"])
     hub = Server("hub")
     hub.mount("f", proxy(far, name="far"))
@@ -231,9 +229,7 @@ async def test_a_host_that_connects_while_a_list_changes_learns_the_new_list(mon
         assert [names[-1] for names in learned.values()] == ["new"]
 
 
-async def test_an_update_of_an_unmountable_resource_takes_nothing_down(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_an_update_of_an_unmountable_resource_takes_nothing_down(caplog: pytest.LogCaptureFixture) -> None:
     far = ListingServer("far", "tool", ["one"])
     hub = Server("hub")
     hub.mount("f", proxy(far, name="far"))

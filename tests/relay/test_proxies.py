@@ -27,11 +27,7 @@ from trio_mcp.relay.host_links import IDLE_SECONDS, Followed
 from trio_mcp.relay.mirroring import PAUSES, READ_AT_ONCE, Mirror
 from trio_mcp.relay.proxies import START_SECONDS
 from trio_mcp.relay.server_client import STEP
-from trio_mcp.session import (
-    MessageFacts,
-    Peer,
-    serve_channel,
-)
+from trio_mcp.session import MessageFacts, Peer, serve_channel
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import (
     CallToolResult,

@@ -10,18 +10,7 @@ import pytest
 import trio
 from naming import unnamed
 from one_era import one_era
-from relaying import (
-    FORM,
-    HELLO,
-    SECONDS,
-    Json,
-    Model,
-    Relayed,
-    ask as question,
-    initialized,
-    modern,
-    relayed,
-)
+from relaying import FORM, HELLO, SECONDS, Json, Model, Relayed, ask as question, initialized, modern, relayed
 from wire_terms import CLIENT_CAPABILITIES, INTERNAL_ERROR
 
 from trio_mcp import Client, Context, Server, accept
