@@ -31,9 +31,7 @@ from trio_mcp.errors import CapabilityError, LimitExceeded, PeerError
 from trio_mcp.types import (
     CreateMessageResult,
     ElicitRequestFormParams,
-    RequestedSchema,
     Root,
-    StringSchema,
     TextContent,
 )
 
@@ -52,8 +50,8 @@ LOGIN = {"mode": "url", "message": "Log in", "url": "https://example.test/login"
 URL_QUESTION = {"method": "elicitation/create", "params": LOGIN}
 
 
-def form(required: list[str] | None = None) -> ElicitRequestFormParams:
-    schema = {"type": "object", "properties": FIELDS, "required": required or []}
+def form(required: list[str] | None = None, fields: Json = FIELDS) -> ElicitRequestFormParams:
+    schema = {"type": "object", "properties": fields, "required": required or []}
     return ElicitRequestFormParams.model_validate({"message": "?", "requestedSchema": schema})
 
 
@@ -125,26 +123,19 @@ async def test_a_question_without_a_handler_is_refused(question: Json) -> None:
 # defaults
 
 
-def test_every_field_with_a_default_has_it() -> None:
-    assert accept_defaults(form()) == accept(**DEFAULTS)
-
-
-def test_what_is_given_beside_the_defaults_fills_in_and_replaces() -> None:
-    assert accept_defaults(form(["note"]), note="hi", age=7) == accept(**{**DEFAULTS, "note": "hi", "age": 7})
-
-
-def test_a_required_field_without_a_value_declines_the_form() -> None:
-    assert accept_defaults(form(["note"])) == decline()
-
-
-def test_a_form_with_optional_fields_only_is_accepted_without_them() -> None:
-    optional = ElicitRequestFormParams(message="?", requested_schema=RequestedSchema(properties={"a": StringSchema()}))
-    assert accept_defaults(optional) == accept()
-
-
-def test_a_form_without_fields_is_a_consent_and_no_default() -> None:
-    empty = ElicitRequestFormParams(message="Delete all?", requested_schema=RequestedSchema(properties={}))
-    assert accept_defaults(empty) == decline()
+@pytest.mark.parametrize(
+    ("form", "given", "answer"),
+    [
+        (form(), {}, accept(**DEFAULTS)),
+        (form(["note"]), {"note": "hi", "age": 7}, accept(**{**DEFAULTS, "note": "hi", "age": 7})),
+        (form(["note"]), {}, decline()),
+        (form(fields={"a": {"type": "string"}}), {}, accept()),
+        (form(fields={}), {}, decline()),
+    ],
+    ids=["each", "filled in and replaced", "a required field without", "only optional ones", "no fields are a consent"],
+)
+def test_the_fields_of_a_form_have_their_defaults(form: ElicitRequestFormParams, given: Json, answer: object) -> None:
+    assert accept_defaults(form, **given) == answer
 
 
 async def test_the_defaults_can_stand_in_for_a_user() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
-from scripted import FORM_QUESTION, as_legacy, as_modern, asking, calling, conversation, said
+from scripted import FORM_QUESTION, as_legacy, asking, calling, conversation, said
 
 from trio_mcp.client import accept
 from trio_mcp.errors import RequestTimeout
@@ -69,15 +69,12 @@ async def takes_its_time(_question: object) -> Any:
     return accept()
 
 
-async def test_the_time_in_which_a_live_question_is_answered_here_is_not_the_servers_silence() -> None:
-    async with calling(as_legacy, {"on_elicit": takes_its_time}, idle_timeout=7) as (wire, call, request):
-        await wire.answer_to(FORM_QUESTION)
-        await wire.respond(request, said("booked"))
-        assert (await call.result()).text == "booked"
-
-
-async def test_the_time_in_which_a_round_is_answered_here_is_not_the_servers_silence() -> None:
-    async with calling(as_modern, {"on_elicit": takes_its_time}, idle_timeout=5) as (wire, call, request):
-        await wire.respond(request, asking("q", state="s"))
-        await wire.reply("tools/call", said("booked"))
+async def test_the_time_in_which_a_question_is_answered_here_is_not_the_servers_silence(opening: Any) -> None:
+    async with calling(opening, {"on_elicit": takes_its_time}, idle_timeout=7) as (wire, call, request):
+        if opening is as_legacy:
+            await wire.answer_to(FORM_QUESTION)
+            await wire.respond(request, said("booked"))
+        else:
+            await wire.respond(request, asking("q", state="s"))
+            await wire.reply("tools/call", said("booked"))
         assert (await call.result()).text == "booked"

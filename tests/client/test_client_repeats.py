@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from copy import copy
 from typing import Any
@@ -76,21 +76,17 @@ async def test_each_call_has_a_separate_key_if_the_server_knows_keys(mode: str) 
         assert all(len(key) >= 22 for key in keys)
 
 
-async def test_a_server_that_knows_no_keys_gets_none(mode: str) -> None:
-    async with http(mode, OFFERS) as (client, wire, start):
-        call = start(client.call_tool, "book")
+@pytest.mark.parametrize(
+    ("capabilities", "meta", "sent"),
+    [(KEYED, {IDEMPOTENCY_KEY: "order 7", "mine": 1}, "order 7"), (OFFERS, {"mine": 1}, None)],
+    ids=["the key of the caller wins", "a server that knows no keys gets none"],
+)
+async def test_a_call_has_one_key_or_none(mode: str, capabilities: Json, meta: Json, sent: str | None) -> None:
+    async with http(mode, capabilities) as (client, wire, start):
+        call = start(client.call_tool, "book", meta=meta)
         request = await wire.reply("tools/call", said("booked"))
         await call.result()
-        assert IDEMPOTENCY_KEY not in meta_of(request.message)
-
-
-async def test_the_key_of_the_caller_wins(mode: str) -> None:
-    async with http(mode) as (client, wire, start):
-        call = start(client.call_tool, "book", meta={IDEMPOTENCY_KEY: "order 7", "mine": 1})
-        request = await wire.reply("tools/call", said("booked"))
-        await call.result()
-        assert meta_of(request.message)[IDEMPOTENCY_KEY] == "order 7"
-        assert meta_of(request.message)["mine"] == 1
+        assert (meta_of(request.message).get(IDEMPOTENCY_KEY), meta_of(request.message)["mine"]) == (sent, 1)
 
 
 async def test_later_legs_have_the_members_of_the_caller_and_no_key() -> None:
@@ -244,12 +240,26 @@ async def test_while_the_server_restarts_it_may_be_unreachable_or_busy(mode: str
         assert (await call.result()).text == "booked"
 
 
-async def test_a_repeat_that_is_rejected_leaves_the_outcome_unknown(mode: str) -> None:
+UNKNOWN = {"code": INTERNAL_ERROR, "message": "who knows", "data": {OUTCOME_UNKNOWN: True}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "named"),
+    [
+        (lambda post: post.answer(401, b"log in"), OutcomeUnknown, None),
+        (lambda post: post.answer(200, {"id": post.message["id"], "error": UNKNOWN}), OutcomeUnknown, "who knows"),
+        (lambda post: post.refuse(200, INTERNAL_ERROR, "it failed"), PeerError, "it failed"),
+    ],
+    ids=["rejected", "unknown to the server too", "failed"],
+)
+async def test_what_a_repeat_is_answered_with_is_final(
+    mode: str, answer: Callable[[Exchange], None], kind: type[Exception], named: str | None
+) -> None:
     async with http(mode) as (client, wire, start):
         call = start(client.call_tool, "book")
         lose(await wire.post())
-        (await wire.post()).answer(401, b"log in")
-        with pytest.raises(OutcomeUnknown):
+        answer(await wire.post())
+        with pytest.raises(kind, match=named):
             await call.result()
         wire.nothing()
 
@@ -262,28 +272,6 @@ async def test_a_server_that_was_not_reached_has_run_nothing(mode: str) -> None:
             with pytest.raises(Unreachable):
                 await call.result()
         wire.nothing()
-
-
-async def test_the_error_of_a_call_is_not_repeated(mode: str) -> None:
-    async with http(mode) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        lose(await wire.post())
-        (await wire.post()).refuse(200, INTERNAL_ERROR, "it failed")
-        with pytest.raises(PeerError) as raised:
-            await call.result()
-        assert raised.value.code == INTERNAL_ERROR
-        wire.nothing()
-
-
-async def test_an_unknown_outcome_is_an_error(mode: str) -> None:
-    async with http(mode) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        lose(await wire.post())
-        again = await wire.post()
-        error = {"code": INTERNAL_ERROR, "message": "who knows", "data": {OUTCOME_UNKNOWN: True}}
-        again.answer(200, {"id": again.message["id"], "error": error})
-        with pytest.raises(OutcomeUnknown, match="who knows"):
-            await call.result()
 
 
 async def test_a_repeat_in_a_session_that_was_opened_again_names_the_process_of_the_first() -> None:

@@ -79,24 +79,14 @@ async def test_a_connection_that_breaks_is_no_different_and_progress_goes_on() -
     assert seen == [0, 1, 2, 3]
 
 
-async def test_a_server_may_be_polled_as_long_as_it_brings_something() -> None:
+@pytest.mark.parametrize("ids", [[f"1-{number}" for number in range(50)], ["1-0", None]], ids=["new ids", "no new id"])
+async def test_a_server_may_be_polled_from_the_last_id_as_long_as_it_brings_something(ids: list[str | None]) -> None:
     async with calling() as (wire, call, post):
-        exchange = post
-        for number in range(50):
-            exchange.pieces(event(id=f"1-{number}", retry=100))
-            exchange = await wire.next("GET")
-            assert exchange.headers["last-event-id"] == f"1-{number}"
-        exchange.pieces(event(answer_to(post)))
-        assert (await call.result()).text == "done"
-
-
-async def test_an_event_without_an_id_does_not_change_where_to_go_on() -> None:
-    async with calling() as (wire, call, post):
-        exchange = post
-        for id in ("1-0", None):
-            exchange.pieces(event(id=id))
-            exchange = await wire.next("GET")
-            assert exchange.headers["last-event-id"] == "1-0"
+        exchange, last = post, ""
+        for id in ids:
+            exchange.pieces(event(id=id, retry=100))
+            exchange, last = await wire.next("GET"), last if id is None else id
+            assert exchange.headers["last-event-id"] == last
         exchange.pieces(event(answer_to(post)))
         assert (await call.result()).text == "done"
 

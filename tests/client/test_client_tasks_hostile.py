@@ -17,6 +17,7 @@ from trio_mcp.errors import LimitExceeded, PeerError, RemoteProtocolError, Reque
 from trio_mcp.protocol.jsonrpc import dump
 
 NO_STREAM = {"error": {"code": -32601, "message": "no such method"}}
+INTERIM: Json = {"resultType": "input_required", "requestState": "s"}
 LEGACY_TASKS: Json = {**OFFERS, "tasks": {"requests": {"tools": {"call": {}}}, "list": {}, "cancel": {}}}
 
 
@@ -82,16 +83,6 @@ async def against(
             yield client, start
 
 
-# ids
-
-
-@pytest.mark.parametrize("task_id", ["x" * 1_000_000, "", "x" * 1025])
-async def test_an_id_has_a_limit(task_id: str) -> None:
-    async with against(Answers(tools_call=[created(task_id=task_id)])) as (client, _):
-        with pytest.raises(RemoteProtocolError, match="1024"):
-            await client.call_tool("book")
-
-
 async def test_the_state_of_another_task_is_no_answer() -> None:
     answers = Answers(tools_call=[created()], tasks_get=[completed(task_id="other")], tasks_cancel=[{}])
     async with against(answers) as (client, _):
@@ -134,9 +125,13 @@ async def test_the_interval_of_polls_is_bounded(interval: int | None, most: int)
     assert 1 <= len(answers.seen["tasks/get"]) <= most
 
 
-async def test_a_task_without_an_end_of_its_life_is_followed() -> None:
-    answers = Answers(tools_call=[created(ttlMs=None)], tasks_get=[task(ttlMs=None), completed(ttlMs=None)])
-    async with against(answers) as (client, _):
+@pytest.mark.parametrize(
+    ("first", "states"),
+    [(created(ttlMs=None), [task(ttlMs=None), completed(ttlMs=None)]), (created(status="completed"), [completed()])],
+    ids=["it has no end of its life", "it is over when it is created"],
+)
+async def test_a_task_is_asked_for_its_outcome(first: Json, states: list[Json]) -> None:
+    async with against(Answers(tools_call=[first], tasks_get=states)) as (client, _):
         assert (await client.call_tool("book")).text == "done"
 
 
@@ -161,26 +156,24 @@ async def test_a_task_that_failed_raises_its_error() -> None:
     assert (raised.value.code, raised.value.message, raised.value.data) == (-32050, "no more", [1])
 
 
-@pytest.mark.parametrize("status", ["failed", "completed"])
-async def test_an_end_without_an_outcome_is_malformed(status: str) -> None:
-    async with against(Answers(tools_call=[created()], tasks_get=[task(status)])) as (client, _):
-        with pytest.raises(RemoteProtocolError, match=status):
-            await client.call_tool("book")
-
-
 @pytest.mark.parametrize(
-    "result", [{"content": 3}, {"resultType": "input_required", "requestState": "s"}, {"resultType": "task"}]
+    ("first", "state", "kind", "named"),
+    [
+        *((created(task_id=odd), {}, RemoteProtocolError, "1024") for odd in ("x" * 1_000_000, "", "x" * 1025)),
+        (created(), task("failed"), RemoteProtocolError, "failed"),
+        (created(), task("completed"), RemoteProtocolError, "completed"),
+        (created(), task("completed", result={"content": 3}), RemoteProtocolError, None),
+        (created(), task("completed", result={"resultType": "task"}), RemoteProtocolError, None),
+        (created(), task("completed", result=INTERIM), RemoteProtocolError, None),
+        (created(), task("cancelled", statusMessage="by the owner"), TaskCancelled, "by the owner"),
+    ],
+    ids=["long", "empty", "too long", "failed", "completed", "no content", "a task", "a round", "cancelled elsewhere"],
 )
-async def test_an_outcome_that_is_no_result_is_malformed(result: Json) -> None:
-    async with against(Answers(tools_call=[created()], tasks_get=[task("completed", result=result)])) as (client, _):
-        with pytest.raises(RemoteProtocolError):
-            await client.call_tool("book")
-
-
-async def test_a_task_that_was_cancelled_elsewhere_raises() -> None:
-    gone = task("cancelled", statusMessage="by the owner")
-    async with against(Answers(tools_call=[created()], tasks_get=[gone])) as (client, _):
-        with pytest.raises(TaskCancelled, match="by the owner"):
+async def test_an_odd_id_or_an_end_without_a_result_is_an_error(
+    first: Json, state: Json, kind: type[Exception], named: str | None
+) -> None:
+    async with against(Answers(tools_call=[first], tasks_get=[state])) as (client, _):
+        with pytest.raises(kind, match=named):
             await client.call_tool("book")
 
 
@@ -193,11 +186,6 @@ async def test_a_cancel_that_is_refused_because_the_task_is_over_is_no_error() -
             await handle.cancel()
         await handle.cancel()
         assert (await handle.status()).status == "completed"
-
-
-async def test_a_task_that_is_over_when_it_is_created_is_asked_for_its_outcome() -> None:
-    async with against(Answers(tools_call=[created(status="completed")], tasks_get=[completed()])) as (client, _):
-        assert (await client.call_tool("book")).text == "done"
 
 
 # questions

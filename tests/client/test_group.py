@@ -117,6 +117,13 @@ async def two(programs: Programs, mode: str = "auto", **options: Any) -> AsyncIt
         yield group
 
 
+async def lose(programs: Programs, why: Exception) -> None:
+    """Lose a server that was stable, and that cannot be started again for this reason."""
+    await trio.sleep(60)
+    programs.broken["files"] = why
+    await programs.kill("files")
+
+
 def names(tools: list[Tool]) -> list[str]:
     return [tool.name for tool in tools]
 
@@ -415,9 +422,7 @@ async def test_a_command_that_died_is_started_again_without_a_request(programs: 
 
 async def test_a_call_waits_while_a_server_restarts(programs: Programs, mode: str) -> None:
     async with two(programs, mode) as group:
-        await trio.sleep(60)
-        programs.broken["files"] = OSError("restarting")
-        await programs.kill("files")
+        await lose(programs, OSError("restarting"))
         async with trio.open_nursery() as nursery:
             texts: list[str] = []
 
@@ -434,9 +439,7 @@ async def test_a_call_waits_while_a_server_restarts(programs: Programs, mode: st
 
 async def test_the_timeout_of_a_call_counts_the_wait_for_its_server(programs: Programs) -> None:
     async with two(programs) as group:
-        await trio.sleep(60)
-        programs.broken["files"] = OSError("restarting")
-        await programs.kill("files")
+        await lose(programs, OSError("restarting"))
         with pytest.raises(RequestTimeout, match=naming("files_read", "0.5")):
             await group.call_tool("files_read", {"path": "a"}, timeout=0.5)
 
@@ -444,9 +447,7 @@ async def test_the_timeout_of_a_call_counts_the_wait_for_its_server(programs: Pr
 async def test_waiting_calls_get_an_error_with_the_server_that_stays_away(programs: Programs, mode: str) -> None:
     seen: list[Change] = []
     async with two(programs, mode, on_change=seen.append) as group:
-        await trio.sleep(60)
-        programs.broken["files"] = OSError("gone for good")
-        await programs.kill("files")
+        await lose(programs, OSError("gone for good"))
         with pytest.raises(ServerUnavailable, match=naming("files", "gone for good")):
             await group.call_tool("files_read", {"path": "a"})
         assert statuses(group)["files"] is UNAVAILABLE
@@ -648,9 +649,7 @@ async def test_closing_the_group_ends_a_subscription_that_has_not_begun(programs
     group = ClientGroup({"files": ["files"]})
     with trio.fail_after(BOUND):
         await group.open()
-        await trio.sleep(60)
-        programs.broken["files"] = OSError("restarting")
-        await programs.kill("files")
+        await lose(programs, OSError("restarting"))
         async with trio.open_nursery() as nursery:
 
             async def follow() -> None:

@@ -66,16 +66,20 @@ def two(programs: Programs, mode: str = "modern") -> None:
         add(server, "old")
 
 
+async def replace(programs: Programs, mode: str) -> None:
+    """End a server that has been there for a while; the next one has another list."""
+    await trio.sleep(60)
+    programs.servers["files"] = one_era(Server("files"), mode)
+    add(programs.servers["files"], "new")
+    await programs.kill("files")
+
+
 @every_way
 async def test_a_lost_server_is_connected_to_at_once_and_listed_again(way: str, mode: str, programs: Programs) -> None:
     two(programs, mode)
     async with offered(way, programs) as names:
         assert await names() == ["files_old", "weather_old"]
-        await trio.sleep(60)
-        another = one_era(Server("files"), mode)
-        add(another, "new")
-        programs.servers["files"] = another
-        await programs.kill("files")
+        await replace(programs, mode)
         await trio.sleep(1)
         assert programs.starts == {"files": 2, "weather": 1}
         assert await names() == ["files_new", "weather_old"]
@@ -88,11 +92,7 @@ async def test_a_server_that_speaks_another_era_when_it_is_back_is_connected_to(
 ) -> None:
     two(programs, before)
     async with offered(way, programs) as names:
-        await trio.sleep(60)
-        another = one_era(Server("files"), after)
-        add(another, "new")
-        programs.servers["files"] = another
-        await programs.kill("files")
+        await replace(programs, after)
         await trio.sleep(60)
         assert await names() == ["files_new", "weather_old"]
 
@@ -201,11 +201,7 @@ async def test_the_calls_of_a_host_reach_a_server_that_speaks_another_era_when_i
     outer.mount("files", proxy(["files"]))
     async with connected(outer, mode=host, bound=BOUND) as client:
         assert (await client.call_tool("files_old")).text == "old"
-        await trio.sleep(60)
-        another = one_era(Server("files"), after)
-        add(another, "new")
-        programs.servers["files"] = another
-        await programs.kill("files")
+        await replace(programs, after)
         await trio.sleep(60)
         assert (await client.call_tool("files_new")).text == "new"
 

@@ -18,8 +18,6 @@ from trio_mcp.errors import PeerError, RemoteProtocolError
 from trio_mcp.session.dropped_items import DroppedMembers
 from trio_mcp.types import JsonObject, Tool
 
-# arguments that are repeated in headers
-
 REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 ILLEGAL = {"type": "object", "properties": {"weight": {"type": "number", "x-mcp-header": "Weight"}}}
 
@@ -93,8 +91,19 @@ async def answered(opening: Any, result: Json, schema: Json = NUMBER, *, listed:
             return error
 
 
-async def test_a_result_that_keeps_the_promise_is_handed_on(opening: Any) -> None:
-    assert (await answered(opening, {"structuredContent": {"n": 3}})).structured_content == {"n": 3}
+@pytest.mark.parametrize(
+    ("result", "more"),
+    [
+        ({"structuredContent": {"n": 3}}, {}),
+        ({"isError": True}, {}),
+        ({}, {"listed": False}),
+        ({"structuredContent": None}, {"schema": {"type": "null"}}),
+    ],
+    ids=["it keeps the promise", "an error promises nothing", "the tool was not listed", "null is content too"],
+)
+async def test_a_result_is_handed_on(opening: Any, result: Json, more: Json) -> None:
+    given = await answered(opening, result, **more)
+    assert (given.structured_content, given.is_error) == (result.get("structuredContent"), "isError" in result)
 
 
 @pytest.mark.parametrize(
@@ -106,21 +115,9 @@ async def test_a_result_that_breaks_it_is_an_error_that_says_where(opening: Any,
     assert re.search(f"count .*{said}", str(error))
 
 
-async def test_an_error_result_promises_nothing(opening: Any) -> None:
-    assert (await answered(opening, {"isError": True})).is_error
-
-
-async def test_a_tool_that_was_not_listed_is_not_checked(opening: Any) -> None:
-    assert (await answered(opening, {}, listed=False)).structured_content is None
-
-
 async def test_an_unusable_schema_is_logged_and_checks_nothing(opening: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The schema is untrusted: nothing of it is fetched, and none of its patterns may run without a limit."""
     with caplog.at_level(logging.WARNING, "trio_mcp.client"):
         result = await answered(opening, {}, {"type": "object", "$ref": "https://example.com/schema.json"})
     assert result.structured_content is None
     assert unnamed(caplog.text, "count") == []
-
-
-async def test_null_is_structured_content_too() -> None:
-    assert (await answered(as_modern, {"structuredContent": None}, {"type": "null"})).structured_content is None

@@ -22,7 +22,6 @@ from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, prox
 from trio_mcp.base.shared_limits import FOLLOWED_RESOURCES
 from trio_mcp.client import ClientOptions
 from trio_mcp.errors import ConfigurationError, LimitExceeded, RemoteProtocolError
-from trio_mcp.relay import Proxy
 from trio_mcp.relay.host_links import IDLE_SECONDS, Followed
 from trio_mcp.relay.mirroring import PAUSES, READ_AT_ONCE, Mirror
 from trio_mcp.relay.proxies import START_SECONDS
@@ -165,11 +164,12 @@ class Near:
         return await self.client.call_tool(self.name(name), arguments, **options)
 
 
-def by(way: str, server: Server) -> Server | Proxy:
+def by(way: str, server: Any, **options: Any) -> Any:
+    target = proxy(server, **options)
     if way == "alone":
-        return proxy(server)
+        return target
     outer = Server("outer")
-    outer.mount("f", proxy(server) if way == "mounted" else proxy(proxy(proxy(server))))
+    outer.mount("f", target if way == "mounted" else proxy(proxy(target)))
     return outer
 
 
@@ -308,7 +308,6 @@ async def test_a_link_of_the_server_can_be_read_at_the_outer_one(host: str) -> N
 @server_eras
 async def test_a_handler_of_the_outer_server_uses_what_is_behind_the_proxy(host: str, server: str) -> None:
     outer = by("mounted", Far(server).server)
-    assert isinstance(outer, Server)
     samples = [tool_use("f_decorated"), "done"]
 
     @outer.tool
@@ -361,7 +360,6 @@ class Sharing:
 async def test_principals_share_no_connection(era: type[Legacy]) -> None:
     far = Far("modern")
     outer = by("mounted", far.server)
-    assert isinstance(outer, Server)
     async with play(outer, era) as player:
         for name in ("ann", "bob", "ann"):
             player.talk.peer = Peer(name)
@@ -373,8 +371,7 @@ async def test_principals_share_no_connection(era: type[Legacy]) -> None:
 @server_eras
 async def test_a_name_that_is_taken_is_left_out_and_logged(server: str, caplog: pytest.LogCaptureFixture) -> None:
     far = Far(server)
-    outer = Server("outer")
-    outer.mount("f", proxy(far.server))
+    outer = by("mounted", far.server)
     outer.add_tool(lambda: "mine", name="f_ask")
     outer.add_tool(lambda: "mine", name="f_another")
     with trio.fail_after(SECONDS):
@@ -539,11 +536,7 @@ class Ending:
 async def test_the_end_of_the_server_is_an_error_of_the_call_that_names_it(way: str, host: str, server: str) -> None:
     far = Far(server)
     ending = Ending(far.server)
-    target = proxy(ending, name="weather")
-    outer: Server | Proxy = target
-    if way == "mounted":
-        outer = Server("outer")
-        outer.mount("f", target)
+    outer = by(way, ending, name="weather")
     errors: list[PeerError] = []
 
     async def hold(found: Near) -> None:
@@ -567,8 +560,7 @@ async def test_the_end_of_the_server_is_an_error_of_the_call_that_names_it(way: 
 async def test_a_mounted_proxy_connects_again_for_the_next_call(host: str, server: str) -> None:
     far = Far(server)
     ending = Ending(far.server)
-    outer = Server("outer")
-    outer.mount("f", proxy(ending, name="weather"))
+    outer = by("mounted", ending, name="weather")
     with trio.fail_after(SECONDS):
         async with Client.connect(outer, mode=host) as client:
             assert (await client.call_tool("f_report")).text == "reported"
@@ -587,8 +579,7 @@ async def test_a_server_that_is_away_at_first_is_offered_when_it_comes(
 ) -> None:
     ending = Ending(Far("modern").server)
     ending.away = True
-    outer = Server("outer")
-    outer.mount("f", proxy(ending, name="weather"))
+    outer = by("mounted", ending, name="weather")
     mock_clock.autojump_threshold = 0
     started = trio.current_time()
     async with Client.connect(outer, mode="modern") as client:
@@ -616,8 +607,7 @@ async def test_two_slow_servers_are_waited_for_together(autojump_clock: MockCloc
 @host_eras
 async def test_an_unused_connection_is_closed_unless_its_session_goes_on(host: str, mock_clock: MockClock) -> None:
     ending = Ending(Far("modern").server)
-    outer = Server("outer")
-    outer.mount("f", proxy(ending))
+    outer = by("mounted", ending)
     async with Client.connect(outer, mode=host) as client:
         await client.call_tool("f_report")
         assert len(ending.server.services) == 2  # for the lists, and for the host
@@ -630,8 +620,7 @@ async def test_an_unused_connection_is_closed_unless_its_session_goes_on(host: s
 
 async def test_the_connection_of_a_session_is_closed_some_time_after_the_session(mock_clock: MockClock) -> None:
     ending = Ending(Far("modern").server)
-    outer = Server("outer")
-    outer.mount("f", proxy(ending))
+    outer = by("mounted", ending)
     async with outer.open_service() as service:
         with trio.fail_after(SECONDS):
             async with Client.connect(Sharing(service), mode="legacy") as client:
@@ -655,8 +644,7 @@ async def test_a_tool_that_runs_as_a_task_is_followed_to_its_result(host: str, s
 
 async def test_no_more_hosts_have_connections_than_may(mock_clock: MockClock) -> None:
     far = Far("modern")
-    outer = Server("outer")
-    outer.mount("f", proxy(far.server, max_sessions=1))
+    outer = by("mounted", far.server, max_sessions=1)
     async with outer.open_service() as service, trio.open_nursery() as nursery:
         with trio.fail_after(SECONDS):
             async with (
