@@ -102,9 +102,29 @@ async def test_a_user_logs_in_and_tools_see_what_the_provider_says_of_the_user(p
     assert (tokens["token_type"], tokens["scope"]) == ("Bearer", "read write")
     assert 3590 < tokens["expires_in"] <= 3600
     caller = await program.world.caller(tokens["access_token"])
-    assert caller == Caller(
-        "583231", ["read", "write"], {"id": 583231, "login": "octocat", "name": "Octocat", "email": None}
-    )
+    assert caller == Caller("583231", ["read", "write"], OCTOCAT)
+
+
+OCTOCAT = {"id": 583231, "login": "octocat", "name": "Octocat", "email": None}
+
+
+async def odd_claims(user: JsonObject, token: str) -> Any:
+    return {1: ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    ("options", "caller"),
+    [
+        ({"provider": example(basic=True), "user": {"sub": "1"}}, Caller("1", ["read"], {"sub": "1"})),
+        ({"identity": odd_claims}, Caller("583231", ["read"], {"1": ["a", "b"]})),
+        ({"realm": "github"}, Caller("github:583231", ["read"], OCTOCAT)),
+    ],
+    ids=["the secret is in the header", "claims are what JSON makes of them", "a realm begins the principal"],
+)
+async def test_options_of_a_login(monkeypatch: pytest.MonkeyPatch, options: Any, caller: Caller) -> None:
+    world = World(monkeypatch, **options)
+    tokens = await (await Program.registered(world)).tokens()
+    assert await world.caller(tokens["access_token"]) == caller
 
 
 @pytest.mark.parametrize(
@@ -131,12 +151,6 @@ async def test_each_provider_is_asked_as_it_documents(
     assert (caller.principal, caller.claims) == (principal, user)
     refreshed = members(await program.refresh(tokens["refresh_token"]))
     assert await world.caller(refreshed["access_token"]) == caller
-
-
-async def test_the_secret_may_be_sent_in_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, example(basic=True), {"sub": "1"})
-    tokens = await (await Program.registered(world)).tokens()
-    assert await world.caller(tokens["access_token"]) == Caller("1", ["read"], {"sub": "1"})
 
 
 async def test_a_restart_in_the_middle_of_a_login_changes_nothing(
@@ -408,15 +422,6 @@ async def test_an_identity_that_raises_is_a_provider_in_trouble(
     assert response.headers["cache-control"] == "no-store"
     assert "in member" in caplog.text
     assert "no route" in caplog.text
-
-
-async def test_claims_are_what_json_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def odd(user: JsonObject, token: str) -> Any:
-        return {1: ("a", "b")}
-
-    world = World(monkeypatch, identity=odd)
-    tokens = await (await Program.registered(world)).tokens()
-    assert await world.caller(tokens["access_token"]) == Caller("583231", ["read"], {"1": ["a", "b"]})
 
 
 async def test_refused_requests_do_not_fill_the_log(program: Program, caplog: pytest.LogCaptureFixture) -> None:
@@ -1161,12 +1166,6 @@ def test_two_proxies_at_one_resource_or_two_issuers_without_realms_are_refused()
     both = ProtectedResource(RESOURCE, any_of(proxy(keys=KEYS, realm="a"), proxy(keys=KEYS, realm="b")))
     with pytest.raises(ValueError, match="OAuthProxy"):
         both.routes(["/mcp"], list)
-
-
-async def test_a_realm_begins_the_principal(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, realm="github")
-    tokens = await (await Program.registered(world)).tokens()
-    assert (await world.caller(tokens["access_token"]) or Caller("")).principal == "github:583231"
 
 
 async def test_what_was_sealed_for_another_provider_or_client_there_is_of_no_use(

@@ -259,21 +259,20 @@ def test_yaml_needs_an_extra_that_the_error_names(
     assert (file.read_text() if file.exists() else None) == text
 
 
-def test_json_is_no_way_round_the_question(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["install", "cursor", "app.py", "--json"]) == Status.USAGE
-    assert unnamed(capsys.readouterr().err, "--yes", "--dry-run") == []
-    assert not (home / ".cursor").exists()
-
-
-def test_a_dry_run_shows_the_change_and_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["install", "cursor", "app.py", "--dry-run"]) == Status.OK
-    assert "my-shop" in capsys.readouterr().out
-    assert not (home / ".cursor").exists()
-
-
-def test_without_a_terminal_nothing_is_written_without_yes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["install", "cursor", "app.py"]) == Status.USAGE
-    assert "--yes" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--dry-run"], Status.OK, ["my-shop"]),
+        (["--json"], Status.USAGE, ["--yes", "--dry-run"]),
+        ([], Status.USAGE, ["--yes"]),
+    ],
+    ids=["a dry run shows the change", "JSON is no way round the question", "there is no terminal"],
+)
+def test_nothing_is_written_without_a_yes(
+    words: list[str], status: Status, said: list[str], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["install", "cursor", "app.py", *words]) == status
+    assert unnamed("".join(capsys.readouterr()), *said) == []
     assert not (home / ".cursor").exists()
 
 

@@ -304,28 +304,18 @@ async def test_a_call_that_fails_is_an_error_result_with_the_reason(
     assert unnamed(texts([result])[0], *named) == []
 
 
-async def test_a_call_that_takes_too_long_is_an_error_result_that_names_the_limit(mode: str) -> None:
-    server = Server("sleeper")
-
-    @server.tool
-    async def sleep() -> None:
-        await trio.sleep_forever()
-
-    result = await result_of(mode, server, use("sleep"), tool_timeout=5)
-    assert result.is_error
-    assert unnamed(texts([result])[0], "sleep", 5) == []
-
-
-async def test_a_result_that_is_too_large_is_an_error_result_that_names_the_limit(mode: str) -> None:
+@pytest.mark.parametrize(("seconds", "limit"), [(math.inf, {"tool_timeout": 5}), (0, {"max_result": 900})], ids=str)
+async def test_a_call_over_a_limit_is_an_error_result_that_names_it(mode: str, seconds: float, limit: Any) -> None:
     server = Server("writer")
 
     @server.tool
     async def write() -> str:
+        await trio.sleep(seconds)
         return "a" * 1000
 
-    result = await result_of(mode, server, use("write"), max_result=900)
+    result = await result_of(mode, server, use("write"), **limit)
     assert result.is_error
-    assert unnamed(texts([result])[0], "max_result", 900) == []
+    assert unnamed(texts([result])[0], *(["write", 5] if "tool_timeout" in limit else ["max_result", 900])) == []
 
 
 async def test_a_tool_of_a_later_page_whose_error_is_too_large_has_one_that_names_the_limit(opening: Any) -> None:

@@ -31,8 +31,6 @@ from trio_mcp.client import decline
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RequestTimeout
 from trio_mcp.types import CallToolResult, ReadResourceResult
 
-# calling
-
 
 async def test_a_tool_is_called_and_its_result_returned(opening: Any) -> None:
     async with calling(opening, meta={"x/y": 1}) as (wire, call, request):
@@ -97,9 +95,6 @@ async def test_arguments_that_json_cannot_say_are_refused_and_the_connection_liv
         with pytest.raises(LocalProtocolError, match=naming("params.arguments.price")):
             await client.call_tool("book", {"price": price}, on_progress=lambda _params: None)
         await works(client, wire, start)
-
-
-# progress and logs
 
 
 async def test_progress_reaches_the_call_it_belongs_to(opening: Any) -> None:
@@ -175,9 +170,6 @@ async def test_an_unexpected_message_is_ignored(opening: Any, message: Json) -> 
         await works(client, wire, start)
 
 
-# not waiting any longer
-
-
 async def test_an_answer_that_comes_too_late_is_dropped_and_the_next_call_is_clean(opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         with pytest.raises(RequestTimeout):
@@ -198,9 +190,6 @@ async def test_a_call_that_was_answered_is_not_cancelled_afterwards(opening: Any
         await wire.silence(20)
 
 
-# which log messages
-
-
 @pytest.mark.parametrize("on_log", [None, lambda _params: None], ids=["without a handler", "with one"])
 async def test_a_modern_server_receives_the_log_level_with_every_request_if_there_is_a_handler(on_log: Any) -> None:
     async with conversation(as_modern, on_log=on_log) as (client, wire, start):
@@ -218,9 +207,6 @@ async def test_a_legacy_server_receives_the_log_level_once_if_it_has_logs(refuse
         assert await opened.result() is client
 
 
-# the questions of a legacy server; their answers are in `test_client_answers`
-
-
 async def test_questions_are_answered_side_by_side_and_while_calls_wait() -> None:
     async with calling(as_legacy, {"on_elicit": Gathering(2)}) as (wire, call, request):
         for name in ("a", "b"):
@@ -228,9 +214,6 @@ async def test_questions_are_answered_side_by_side_and_while_calls_wait() -> Non
         assert {(await wire.receive())["id"] for _ in range(2)} == {"a", "b"}
         await wire.respond(request, said("done"))
         await call.result()
-
-
-# the end
 
 
 async def test_every_waiting_call_gets_disconnected_when_the_server_goes_away(opening: Any) -> None:

@@ -61,9 +61,6 @@ async def answer_of(question: Json, **handlers: Any) -> Json:
         return await wire.answer_to(question)
 
 
-# each kind of question
-
-
 async def later(value: Any) -> Any:
     await trio.lowlevel.checkpoint()
     return value
@@ -120,9 +117,6 @@ async def test_a_question_without_a_handler_is_refused(question: Json) -> None:
     assert question["method"] in error["message"]
 
 
-# defaults
-
-
 @pytest.mark.parametrize(
     ("form", "given", "answer"),
     [
@@ -142,9 +136,6 @@ async def test_the_defaults_can_stand_in_for_a_user() -> None:
     question = {"method": "elicitation/create", "params": form().wire()}
     answer = await answer_of(question, on_elicit=accept_defaults)
     assert answer["result"] == {"action": "accept", "content": DEFAULTS}
-
-
-# what a client says it can answer
 
 
 @pytest.mark.parametrize(
@@ -167,9 +158,6 @@ async def test_only_what_has_a_handler_is_declared(handlers: Json, declared: Jso
         start(client.list_tools)
         modern = {name: {} if name == "roots" else value for name, value in declared.items()} | FOLLOWS_TASKS
         assert (await wire.request("tools/list"))["params"]["_meta"][CLIENT_CAPABILITIES] == modern
-
-
-# what was never declared
 
 
 @pytest.mark.parametrize(

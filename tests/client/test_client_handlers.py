@@ -45,9 +45,6 @@ class Thinks(Thinker):
         return await super().__call__(None)
 
 
-# the end of the connection
-
-
 @pytest.mark.parametrize("name", QUESTIONS)
 async def test_every_handler_is_cancelled_when_its_question_is_withdrawn(name: str) -> None:
     thinks = Thinks()
@@ -202,9 +199,6 @@ async def test_a_handler_that_ignores_its_cancel_keeps_no_connection_open() -> N
         done.set()
 
 
-# how many, and how long
-
-
 async def test_a_legacy_server_that_asks_too_much_at_once_gets_an_error_with_the_limit() -> None:
     thinks = Thinks()
     async with conversation(as_legacy, on_elicit=thinks, max_handlers=1) as (_client, wire, _start):
@@ -275,9 +269,6 @@ async def test_a_handler_that_takes_too_long_fails_its_question_and_names_the_li
             with pytest.raises(LimitExceeded, match=naming(5, "handler_timeout")):
                 await call.result()
     assert thinks.cancelled
-
-
-# exits
 
 
 async def test_an_exit_in_a_handler_reaches_the_program(mode: str) -> None:

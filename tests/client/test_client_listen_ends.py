@@ -34,9 +34,6 @@ async def listening(**lists: bool) -> AsyncIterator[tuple[Client, HttpWire, Star
         yield client, wire, start, get, await subscribed(client, wire, start, "a://b", **lists)
 
 
-# the standing stream of a legacy session
-
-
 @pytest.mark.parametrize(
     ("status", "names"),
     [(400, ["HTTP 400"]), (401, ["HTTP 401"]), (403, ["HTTP 403"]), (405, ["HTTP 405"]), (200, ["stream of events"])],
@@ -123,9 +120,6 @@ async def test_another_session_whose_standing_stream_is_rejected_is_named_where_
         wire.nothing()
 
 
-# a session that is not opened again
-
-
 @pytest.mark.parametrize(
     ("body", "names"),
     [(b"<html>", ["HTTP 401"]), ({"id": 2, "error": {"code": -32600, "message": "who are you"}}, ["who are you"])],
@@ -153,9 +147,6 @@ async def test_a_session_is_asked_for_again_while_the_server_is_busy(refusal: An
         (await wire.with_stream("S2")).stream()
         await wire.reply("resources/subscribe", {})
         assert await waiting(listener) == [Change("updated", "a://b")]
-
-
-# a modern stream
 
 
 async def acknowledged(wire: HttpWire) -> Exchange:
@@ -210,9 +201,6 @@ async def test_a_modern_stream_is_asked_for_again_while_the_server_is_away(statu
             again.refuse(status, SERVER_BUSY) if is_json else again.answer(status, b"<html>", EVENTS)
         await acknowledged(wire)
         assert await waiting(listener) == [Change("tools")]
-
-
-# a connection that has ended
 
 
 @pytest.mark.parametrize("opening", [as_legacy, as_modern], ids=["legacy", "modern"])

@@ -246,9 +246,6 @@ async def test_a_list_of_what_the_server_does_not_offer_is_an_error(client: Clie
     assert caught.value.code == -32601
 
 
-# listening
-
-
 async def test_a_listener_that_is_not_open_says_how_to_open_it(client: Client) -> None:
     changes = client.listen(tools=True)
     assert repr(changes) == "<Changes unopened pending=0>"
@@ -276,9 +273,6 @@ async def test_who_iterates_when_another_task_leaves_sees_the_end(client: Client
         async with trio.open_nursery() as nursery, client.listen(tools=True) as changes:
             nursery.start_soon(iterate, changes)
             await wait_all_tasks_blocked()
-
-
-# connections that fail
 
 
 @pytest.mark.trio(run=trio.run)

@@ -60,9 +60,6 @@ def meta_of(request: Json) -> Json:
     return meta
 
 
-# the key
-
-
 async def test_each_call_has_a_separate_key_if_the_server_knows_keys(mode: str) -> None:
     async with http(mode) as (client, wire, start):
         keys = []
@@ -98,9 +95,6 @@ async def test_later_legs_have_the_members_of_the_caller_and_no_key() -> None:
         assert IDEMPOTENCY_KEY in meta_of(first.message)
         assert IDEMPOTENCY_KEY not in meta_of(second.message)
         assert meta_of(second.message)["mine"] == 1
-
-
-# repeats
 
 
 @every_loss
@@ -284,9 +278,6 @@ async def test_a_repeat_in_a_session_that_was_opened_again_names_the_process_of_
         again = await wire.reply("tools/call", said("booked"))
         await call.result()
         assert meta_of(again.message)[REPEAT_OF] == "one"
-
-
-# a connection that has ended
 
 
 @pytest.mark.parametrize("opening", [as_legacy, as_modern], ids=["legacy", "modern"])

@@ -30,9 +30,6 @@ def named(item: Json, name: str) -> Json:
     return {**item, "name": name}
 
 
-# prompts, resources, completion
-
-
 async def test_a_prompt_is_rendered_with_its_arguments_if_it_has_any(opening: Any) -> None:
     message = {"role": "user", "content": {"type": "text", "text": "Look: 1 + 1"}}
     async with conversation(opening) as (client, wire, start):
@@ -97,9 +94,6 @@ async def test_each_request_has_a_time_limit_and_is_cancelled_at_the_server_beyo
         with pytest.raises(RequestTimeout, match=naming(named, "3 seconds")):
             await pending.result()
         assert trio.current_time() - before == 3
-
-
-# lists
 
 
 @pytest.mark.parametrize("what", list(LISTS))
@@ -187,9 +181,6 @@ async def test_an_unreadable_item_of_a_list_is_dropped_with_one_warning(
     assert caplog.text.count("bad") == 1
 
 
-# log levels
-
-
 async def test_a_log_level_is_set_by_a_request_or_said_with_each() -> None:
     async with conversation(partial(as_legacy, capabilities={**OFFERS, "logging": {}})) as (client, wire, start):
         request, _ = await answered(wire, start(client.set_log_level, "error"), "logging/setLevel", {})
@@ -198,9 +189,6 @@ async def test_a_log_level_is_set_by_a_request_or_said_with_each() -> None:
         await client.set_log_level("error")
         start(client.list_tools)
         assert (await wire.request("tools/list"))["params"]["_meta"][LOG_LEVEL] == "error"
-
-
-# subscriptions of the legacy era
 
 
 async def test_a_resource_is_subscribed_to_until_the_last_who_did_takes_it_back() -> None:
@@ -218,9 +206,6 @@ async def test_a_modern_server_cannot_be_subscribed_to_one_by_one_and_the_error_
         for call in (client.subscribe, client.unsubscribe):
             with pytest.raises(CapabilityError, match=r"Client\.listen"):
                 await call("a://b")
-
-
-# roots
 
 
 async def test_other_roots_are_announced_in_the_legacy_era_and_declared_so() -> None:

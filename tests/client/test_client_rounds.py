@@ -117,9 +117,6 @@ async def test_prompts_and_resources_may_ask_in_rounds_too(method: str, call: st
         await pending.result()
 
 
-# limits
-
-
 @pytest.mark.parametrize("max_rounds", [0, 1, 3, MAX_ROUNDS])
 async def test_a_server_that_asks_endlessly_is_left_after_max_rounds(max_rounds: int) -> None:
     seen: list[object] = []
@@ -166,9 +163,6 @@ async def test_the_timeout_of_a_call_covers_all_its_rounds() -> None:
         with pytest.raises(RequestTimeout):
             await call.result()
         assert trio.current_time() < 1
-
-
-# failing
 
 
 def broken(_params: object) -> None:

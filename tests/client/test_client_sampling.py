@@ -82,9 +82,6 @@ def never(_params: object) -> str:
     raise AssertionError("the model is not asked")
 
 
-# tools
-
-
 async def test_a_program_that_takes_tools_declares_them_and_receives_them() -> None:
     asked: list[CreateMessageRequestParams] = []
 
@@ -130,9 +127,6 @@ def test_tools_and_context_need_a_handler(option: str) -> None:
         Handlers(**{option: True})  # type: ignore[arg-type]
 
 
-# the rules of the conversation
-
-
 @pytest.mark.parametrize("messages", [OPEN_USE, MIXTURE], ids=["no result", "a mixture"])
 async def test_a_conversation_that_breaks_a_rule_never_reaches_the_handler(messages: Json) -> None:
     error = (await legacy_answer(sample(messages), on_sample=never))["error"]
@@ -158,9 +152,6 @@ async def test_an_invalid_answer_of_a_model_is_not_sent(given: CreateMessageResu
     handlers: Json = {"on_sample": lambda _: given, "sample_tools": True}
     assert (await legacy_answer(SAMPLE_QUESTION, **handlers))["error"]["code"] == INTERNAL_ERROR
     await modern_error(SAMPLE_QUESTION, LocalProtocolError, **handlers)
-
-
-# a provider
 
 
 class Provider:

@@ -29,9 +29,6 @@ def log(data: int) -> Json:
     return {"method": "notifications/message", "params": {"level": "info", "data": data}}
 
 
-# the stream for what belongs to no request comes first
-
-
 @pytest.mark.parametrize("answers", [True, False], ids=["answered", "silent"])
 async def test_the_first_request_of_a_session_waits_for_that_stream_but_not_long(answers: bool) -> None:
     """Servers put questions there; those of one whose client calls too early are lost."""
@@ -44,9 +41,6 @@ async def test_the_first_request_of_a_session_waits_for_that_stream_but_not_long
             standing.stream()
         assert (await wire.reply("tools/call", said("done"))).at == pytest.approx(0 if answers else 1)
         assert (await call.result()).text == "done"
-
-
-# a response that ends before its answer
 
 
 async def test_a_stream_that_ends_early_is_asked_for_by_get_after_the_time_the_server_said() -> None:
@@ -171,9 +165,6 @@ async def test_an_answer_that_is_rejected_again_and_again_fails_its_call() -> No
             await call.result()
 
 
-# the stream for what belongs to no request
-
-
 async def test_what_belongs_to_no_request_comes_on_a_separate_stream_that_is_kept_open() -> None:
     seen: list[object] = []
     async with http_conversation(on_log=lambda message: seen.append(message.data)) as (_client, wire, _start):
@@ -225,9 +216,6 @@ async def test_the_stream_ends_with_the_client_and_the_session_is_deleted() -> N
         await get.left.wait()
         delete.answer(200)
         await closing.result()
-
-
-# a session that the server no longer knows
 
 
 async def test_a_lost_session_is_opened_again_and_the_request_sent_once_more_under_a_new_id() -> None:

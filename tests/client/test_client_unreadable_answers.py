@@ -129,9 +129,6 @@ async def test_the_one_open_call_fails_with_an_error_whose_server_could_not_read
             await client.call_tool("picture")
 
 
-# several open calls
-
-
 class Server:
     """Says what the test wants it to say."""
 

@@ -163,9 +163,6 @@ async def test_a_server_that_is_down_takes_no_run_down_and_its_calls_are_error_r
     assert names(again.asked[0].tools) == ["weather_read"]
 
 
-# a loop of the program's own
-
-
 async def test_a_custom_loop_gets_tools_for_an_api_and_results_for_it(mode: str) -> None:
     with trio.fail_after(BOUND):
         async with group_of(mode) as group:

@@ -42,9 +42,6 @@ LEGACY_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY]
 TESTER = {"name": "tester", "version": "1"}
 
 
-# auto: the probe
-
-
 async def test_a_server_that_can_be_discovered_is_modern() -> None:
     async with opening_client(on_elicit=lambda _params: None) as (client, wire, opened):
         request = await wire.reply("server/discover", discovered(MODERN, NEWEST_LEGACY))
@@ -161,9 +158,6 @@ async def test_an_error_of_the_modern_era_or_in_a_modern_mode_is_no_reason_for_a
         await wire.end()
 
 
-# a decided mode, and the server's choice
-
-
 @pytest.mark.parametrize(
     ("mode", "chosen"), [*(("legacy", each) for each in LEGACY_VERSIONS), *((each, each) for each in LEGACY_VERSIONS)]
 )
@@ -186,9 +180,7 @@ async def test_nothing_but_initialize_is_sent_before_its_answer_and_the_server_m
         await opened.result()
 
 
-# failing; that no task is left is checked for every client
-
-
+# That no task is left is checked for every client.
 @pytest.mark.parametrize(
     ("happens", "kind", "named"),
     [

@@ -15,8 +15,6 @@ from trio_mcp import Client
 from trio_mcp.client.requester import ATTEMPTS
 from trio_mcp.errors import PeerError, RequestTimeout, ServerBusy, SessionLost
 
-# the probe
-
 
 @pytest.mark.parametrize("status", [202, 200, 204, 400, 404, 405, 500])
 async def test_a_server_without_an_answer_to_the_probe_is_a_legacy_one(status: int) -> None:
@@ -103,9 +101,6 @@ async def test_an_error_of_a_tool_about_sessions_is_no_lost_session() -> None:
         with pytest.raises(PeerError):
             await call.result()
         wire.nothing()
-
-
-# servers that are busy
 
 
 def busy(post: Exchange, status: int = 429, after: str | None = None) -> None:

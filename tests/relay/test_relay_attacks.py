@@ -45,9 +45,6 @@ def round_of(request_id: int | str, **questions: Json) -> Json:
     return {"jsonrpc": "2.0", "id": request_id, "result": interim}
 
 
-# providers
-
-
 @pytest.mark.parametrize(
     "outcome", [None, "hello", HELLO, SystemExit(), KeyboardInterrupt(), KeyError("secret")], ids=repr
 )
@@ -119,9 +116,6 @@ async def test_a_server_that_dies_in_a_sample_ends_the_request_to_the_model(auto
         with trio.fail_after(SECONDS):
             await model.cancelled.wait()
             await proxy.over.wait()
-
-
-# servers
 
 
 async def test_what_follows_the_handshake_at_once_reaches_the_host_after_it() -> None:
@@ -220,9 +214,6 @@ async def test_uses_of_tools_can_be_said_or_are_an_error_in_every_legacy_revisio
         assert (await proxy.server.receive())["id"] == 1
         await proxy.host.send(call(1))
         assert await proxy.server.receive() == call(1)
-
-
-# hosts
 
 
 @pytest.mark.parametrize("answer", [result(1), {"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}])

@@ -96,9 +96,6 @@ async def test_a_failure_of_the_provider_is_reported_without_its_message(host: s
     assert unnamed(outcome, INTERNAL_ERROR, "sampling/createMessage") == []
 
 
-# the wire itself
-
-
 async def translated(proxy: Relayed, first: Json, refusal: Json, answers: Mapping[str, Json]) -> list[Json]:
     """Let a host open a connection to a server of the other era; return what else the server was sent."""
     others: list[Json] = []

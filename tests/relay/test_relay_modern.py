@@ -60,9 +60,6 @@ async def called(proxy: Relayed, capabilities: Json | None = None, request_id: i
     return dict(await proxy.server.receive())
 
 
-# what passes
-
-
 @pytest.mark.parametrize("question", [SAMPLE, WITH_TOOLS])
 async def test_a_host_with_a_model_that_uses_tools_gets_its_questions(question: Json) -> None:
     async with relayed() as proxy:
@@ -92,9 +89,6 @@ async def test_a_request_without_declared_capabilities_is_rejected() -> None:
         del bad["params"]["_meta"][CLIENT_CAPABILITIES]
         await proxy.host.send(bad)
         assert (await proxy.host.receive())["error"]["code"] == -32602
-
-
-# rounds of the proxy
 
 
 async def test_an_answer_of_one_block_in_a_round_is_no_array_for_the_server() -> None:
@@ -172,9 +166,6 @@ async def test_a_cancellation_names_the_request_that_the_server_has_now() -> Non
         assert await proxy.host.receive() == done(1)
 
 
-# mixed rounds
-
-
 async def split_round(proxy: Relayed, host: Line) -> str:
     """Answer the proxy's part of a mixed round; return the state that the host gets."""
     await proxy.server.send(interim(1, {"s": SAMPLE, "e": ELICIT}, "inner", x=1))
@@ -241,9 +232,6 @@ async def test_the_state_of_a_proxy_behind_this_one_is_not_taken_for_its_own() -
         state = got["result"]["requestState"]
         await proxy.host.send(look(2, {"elicitation": {}}, inputResponses={"e": BOB}, requestState=state))
         assert (await proxy.server.receive())["params"]["requestState"] == inner
-
-
-# eras
 
 
 async def test_a_server_that_names_a_modern_revision_in_its_error_is_a_modern_one() -> None:
