@@ -16,33 +16,27 @@ from trio_mcp.cli.command import Status
 from trio_mcp.cli.hosts import HOSTS
 from trio_mcp.cli.program import main
 
+LINUX = {
+    "claude-code": ".claude.json",
+    "claude-desktop": ".config/Claude/claude_desktop_config.json",
+    "cursor": ".cursor/mcp.json",
+    "vscode": ".config/Code/User/mcp.json",
+    "gemini-cli": ".gemini/settings.json",
+    "goose": ".config/goose/config.yaml",
+    "mcp-json": "work/mcp.json",
+}
 PLACES = {
-    "linux": {
-        "claude-code": ".claude.json",
-        "claude-desktop": ".config/Claude/claude_desktop_config.json",
-        "cursor": ".cursor/mcp.json",
-        "vscode": ".config/Code/User/mcp.json",
-        "gemini-cli": ".gemini/settings.json",
-        "goose": ".config/goose/config.yaml",
-        "mcp-json": "work/mcp.json",
-    },
+    "linux": LINUX,
     "darwin": {
-        "claude-code": ".claude.json",
+        **LINUX,
         "claude-desktop": "Library/Application Support/Claude/claude_desktop_config.json",
-        "cursor": ".cursor/mcp.json",
         "vscode": "Library/Application Support/Code/User/mcp.json",
-        "gemini-cli": ".gemini/settings.json",
-        "goose": ".config/goose/config.yaml",
-        "mcp-json": "work/mcp.json",
     },
     "win32": {
-        "claude-code": ".claude.json",
+        **LINUX,
         "claude-desktop": "AppData/Roaming/Claude/claude_desktop_config.json",
-        "cursor": ".cursor/mcp.json",
         "vscode": "AppData/Roaming/Code/User/mcp.json",
-        "gemini-cli": ".gemini/settings.json",
         "goose": "AppData/Roaming/Block/goose/config/config.yaml",
-        "mcp-json": "work/mcp.json",
     },
 }
 PROJECT = {"claude-code": ".mcp.json", "cursor": ".cursor/mcp.json", "vscode": ".vscode/mcp.json"}
@@ -93,7 +87,7 @@ def command_of(home: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_file_is_installed_as_the_host_writes_a_command(host: str, home: Path) -> None:
     assert install(host, "app.py", "--env", "KEY=x") == Status.OK
-    found = installed(host, home / PLACES["linux"][host])["my-shop"]
+    found = installed(host, home / LINUX[host])["my-shop"]
     expected = command_of(home)
     if host in ("claude-code", "vscode"):
         expected = {"type": "stdio", **expected}
@@ -122,7 +116,7 @@ URLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_url_is_installed_as_the_host_writes_one(host: str, home: Path) -> None:
     assert install(host, "https://x.example/mcp", "--name", "web", "--header", "a=b") == Status.OK
-    found = installed(host, home / PLACES["linux"][host])["web"]
+    found = installed(host, home / LINUX[host])["web"]
     if host == "goose":
         assert (found["type"], found["uri"], found["headers"]) == (
             "streamable_http",
@@ -164,7 +158,7 @@ def test_a_module_of_the_current_folder_is_found_from_any_other(home: Path) -> N
 def test_a_server_goes_from_one_host_to_another_by_its_name(home: Path) -> None:
     assert install("cursor", "app.py") == Status.OK
     assert install("vscode", "cursor:my-shop") == Status.OK
-    found = installed("vscode", home / PLACES["linux"]["vscode"])["my-shop"]
+    found = installed("vscode", home / LINUX["vscode"])["my-shop"]
     assert found["args"][-1] == str(home / "work" / "app.py")
 
 
@@ -233,7 +227,7 @@ def test_the_comments_of_a_yaml_file_stay(home: Path) -> None:
 def test_a_file_that_cannot_be_parsed_is_left_as_it_is(
     host: str, text: str | bytes, words: list[str], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = home / PLACES["linux"][host]
+    file = home / LINUX[host]
     file.parent.mkdir(parents=True, exist_ok=True)
     data = text if isinstance(text, bytes) else text.encode()
     file.write_bytes(data)
@@ -286,15 +280,6 @@ def test_a_server_of_the_same_name_is_replaced_only_with_force(home: Path, capsy
     assert file.read_bytes() == before
     assert install("cursor", "app.py", "--env", "A=b", "--force") == Status.OK
     assert installed("cursor", file)["my-shop"]["env"] == {"A": "b"}
-
-
-def test_what_a_link_leads_to_is_written_and_not_the_link(home: Path) -> None:
-    (home / ".cursor").mkdir()
-    (home / "dotfiles.json").write_text("{}")
-    (home / ".cursor" / "mcp.json").symlink_to(home / "dotfiles.json")
-    assert install("cursor", "app.py") == Status.OK
-    assert (home / ".cursor" / "mcp.json").is_symlink()
-    assert "my-shop" in installed("cursor", home / "dotfiles.json")
 
 
 @pytest.mark.parametrize(
@@ -435,7 +420,7 @@ def test_comments_stay_in_the_file_of_a_host_that_reads_them(home: Path, capsys:
 def test_a_file_is_not_changed_that_its_host_does_not_read(
     host: str, text: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = home / PLACES["linux"][host]
+    file = home / LINUX[host]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     if text in READS[host]:

@@ -65,20 +65,8 @@ def test_list_shows_how_much_there_is_of_each_kind(file: Path, capsys: pytest.Ca
 def test_list_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "list", str(file), "--json"]) == Status.OK
     calls, tasks = json.loads(output(capsys))
-    assert (calls["kind"], calls["form"], calls["number"], calls["entries"], calls["expired"]) == (
-        "call",
-        "logs",
-        1,
-        2,
-        0,
-    )
-    assert (tasks["kind"], tasks["form"], tasks["number"], tasks["entries"], tasks["expired"]) == (
-        "task",
-        "records",
-        2,
-        None,
-        1,
-    )
+    assert {**calls, "kind": "call", "form": "logs", "number": 1, "entries": 2, "expired": 0} == calls
+    assert {**tasks, "kind": "task", "form": "records", "number": 2, "entries": None, "expired": 1} == tasks
     assert tasks["size"] > 600
     assert abs(tasks["oldest"] - time.time()) < 100
 

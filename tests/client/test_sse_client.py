@@ -281,14 +281,9 @@ async def test_a_cancelled_send_leaves_the_channel_in_order() -> None:
 # opening
 
 ELSEWHERE = [
-    "http://evil.test/in",
-    "//evil.test/in",
-    "https://scripted.test/in",
-    "http://scripted.test:81/in",
-    "http://u@scripted.test/in",
-    "http://scripted.test:x/in",
-    "file:///etc/passwd",
-]
+    "http://evil.test/in", "//evil.test/in", "https://scripted.test/in", "http://scripted.test:81/in",
+    "http://u@scripted.test/in", "http://scripted.test:x/in", "file:///etc/passwd",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
