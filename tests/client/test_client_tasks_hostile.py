@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import trio
-from scripted import FORM_QUESTION, HINTS, OFFERS, Json, Start, Wire, as_legacy, conversation, discovered, said
-from wire_terms import TASKS_EXTENSION
+from scripted import FORM_QUESTION, HINTS, OFFERS, Json, Start, Thinker, Wire, as_legacy, conversation, discovered, said
+from wire_terms import SUBSCRIPTION_ID, TASKS_EXTENSION
 
 from trio_mcp.client import Client, accept
 from trio_mcp.errors import LimitExceeded, PeerError, RemoteProtocolError, RequestTimeout, TaskCancelled
@@ -266,14 +266,20 @@ async def test_an_answer_whose_request_was_lost_is_sent_again_and_not_asked_for_
 # the stream
 
 
+async def acknowledged(wire: Wire, **honoured: list[str]) -> Json:
+    """Answer the request for the changes of a task; return the members of what is announced."""
+    stream = await wire.request("subscriptions/listen")
+    assert stream["params"]["notifications"] == {"taskIds": ["t"]}
+    meta: Json = {"_meta": {SUBSCRIPTION_ID: stream["id"]}}
+    await wire.notify("notifications/subscriptions/acknowledged", {**meta, "notifications": honoured})
+    return meta
+
+
 async def test_the_outcome_on_the_stream_ends_the_wait_without_a_poll() -> None:
     async with conversation(as_task_server) as (client, wire, start):
         call = start(client.call_tool, "book")
         await wire.reply("tools/call", created())
-        stream = await wire.request("subscriptions/listen")
-        assert stream["params"]["notifications"] == {"taskIds": ["t"]}
-        meta = {"_meta": {"io.modelcontextprotocol/subscriptionId": stream["id"]}}
-        await wire.notify("notifications/subscriptions/acknowledged", {**meta, "notifications": {"taskIds": ["t"]}})
+        meta = await acknowledged(wire, taskIds=["t"])
         await wire.reply("tasks/get", task())
         await wire.silence(20)
         await wire.notify("notifications/tasks", {**meta, **completed("other", task_id="u")})
@@ -281,13 +287,25 @@ async def test_the_outcome_on_the_stream_ends_the_wait_without_a_poll() -> None:
         assert (await call.result()).text == "done"
 
 
+async def test_an_answer_does_not_undo_what_was_announced_while_it_was_on_its_way() -> None:
+    thinks = Thinker()
+    async with conversation(as_task_server, on_elicit=thinks) as (client, wire, start):
+        start(client.call_tool, "book")
+        await wire.reply("tools/call", created())
+        meta = await acknowledged(wire, taskIds=["t"])
+        older = await wire.request("tasks/get")
+        await wire.notify("notifications/tasks", {**meta, **asks("a")})
+        await thinks.asked.wait()
+        await wire.respond(older, {"resultType": "complete", **task()})
+        await wire.request("tasks/get")  # once more
+        assert not thinks.cancelled
+
+
 async def test_a_stream_that_leaves_the_task_out_is_given_up() -> None:
     async with conversation(as_task_server) as (client, wire, start):
         call = start(client.call_tool, "book")
         await wire.reply("tools/call", created())
-        stream = await wire.request("subscriptions/listen")
-        meta = {"_meta": {"io.modelcontextprotocol/subscriptionId": stream["id"]}}
-        await wire.notify("notifications/subscriptions/acknowledged", {**meta, "notifications": {}})
+        await acknowledged(wire)
         await wire.notification("notifications/cancelled")
         await wire.reply("tasks/get", {"resultType": "complete", **task(), **HINTS})
         await wire.reply("tasks/get", {"resultType": "complete", **completed()})
