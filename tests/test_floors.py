@@ -28,49 +28,6 @@ def submodules(package: str) -> list[str]:
     return [".".join(file.parts).removesuffix(".__init__") for file in files]
 
 
-def test_the_protocol_loads_no_trio_and_no_runtime() -> None:
-    modules = loaded(*submodules("trio_mcp.protocol"))
-    assert "trio_mcp.protocol.jsonrpc" in modules
-    assert modules.isdisjoint({"trio", "trio_mcp.runtime", "trio_mcp.session"})
-
-
-def test_the_runtime_loads_no_protocol_and_no_types() -> None:
-    modules = loaded(*submodules("trio_mcp.runtime"))
-    assert "trio" in modules
-    assert modules.isdisjoint({"trio_mcp.protocol", "trio_mcp.types", "trio_mcp.session", "pydantic"})
-
-
-def test_types_errors_and_formats_load_no_other_floor() -> None:
-    modules = loaded("trio_mcp.errors", *submodules("trio_mcp.types"), *submodules("trio_mcp.model_formats"))
-    assert "trio_mcp.model_formats.api_types" in modules
-    assert modules.isdisjoint({"trio", "trio_mcp.protocol", "trio_mcp.runtime", "trio_mcp.session"})
-    assert modules.isdisjoint({"anthropic", "openai"})
-
-
-def test_the_files_of_hosts_are_read_without_trio_or_a_client() -> None:
-    modules = loaded("trio_mcp.mcp_json")
-    assert modules.isdisjoint({"trio", "pydantic", "trio_mcp.types", "trio_mcp.protocol", "trio_mcp.client"})
-
-
-def test_a_client_of_one_server_loads_no_server_no_group_and_no_agent() -> None:
-    modules = loaded("trio_mcp", then="trio_mcp.Client")
-    assert "trio_mcp.client.client" in modules
-    unwanted = {"trio_mcp.server", "trio_mcp.compose", "trio_mcp.relay", "trio_mcp.model_formats", "trio_mcp.mcp_json"}
-    assert modules.isdisjoint(unwanted)
-
-
-def test_a_server_loads_no_client_no_group_and_no_proxy() -> None:
-    modules = loaded("trio_mcp", then="trio_mcp.Server('s').mount('t', trio_mcp.Server('t'))")
-    assert "trio_mcp.server.mounts" in modules
-    assert modules.isdisjoint({"trio_mcp.client", "trio_mcp.compose", "trio_mcp.relay"})
-
-
-def test_a_group_and_an_agent_load_no_server_and_no_proxy() -> None:
-    modules = loaded("trio_mcp", then="trio_mcp.ClientGroup({}), trio_mcp.run_agent")
-    assert "trio_mcp.compose.agent.agent" in modules
-    assert modules.isdisjoint({"trio_mcp.server", "trio_mcp.relay"})
-
-
 ON_TRIO = """
 import trio
 from trio_mcp import Client, ClientGroup, Server
@@ -84,10 +41,68 @@ trio.run(main)
 """
 
 
-def test_a_program_of_trio_alone_loads_neither_asyncio_nor_the_bridge_to_it() -> None:
-    modules = loaded("trio_mcp", then=ON_TRIO)
-    assert "trio_mcp.session.event_loop" in modules
-    assert modules.isdisjoint({"asyncio", "trio_mcp.bridge"})
+LOADS: dict[str, tuple[list[str], str, str, str]] = {
+    "the protocol": (
+        submodules("trio_mcp.protocol"),
+        "",
+        "trio_mcp.protocol.jsonrpc",
+        "trio trio_mcp.runtime trio_mcp.session",
+    ),
+    "the runtime": (
+        submodules("trio_mcp.runtime"),
+        "",
+        "trio",
+        "trio_mcp.protocol trio_mcp.types trio_mcp.session pydantic",
+    ),
+    "types, errors and formats": (
+        ["trio_mcp.errors", *submodules("trio_mcp.types"), *submodules("trio_mcp.model_formats")],
+        "",
+        "trio_mcp.model_formats.api_types",
+        "trio trio_mcp.protocol trio_mcp.runtime trio_mcp.session anthropic openai",
+    ),
+    "the files of hosts": (
+        ["trio_mcp.mcp_json"],
+        "",
+        "trio_mcp.mcp_json",
+        "trio pydantic trio_mcp.types trio_mcp.protocol trio_mcp.client",
+    ),
+    "a client of one server": (
+        ["trio_mcp"],
+        "trio_mcp.Client",
+        "trio_mcp.client.client",
+        "trio_mcp.server trio_mcp.compose trio_mcp.relay trio_mcp.model_formats trio_mcp.mcp_json",
+    ),
+    "a server with a mount": (
+        ["trio_mcp"],
+        "trio_mcp.Server('s').mount('t', trio_mcp.Server('t'))",
+        "trio_mcp.server.mounts",
+        "trio_mcp.client trio_mcp.compose trio_mcp.relay",
+    ),
+    "a group and an agent": (
+        ["trio_mcp"],
+        "trio_mcp.ClientGroup({}), trio_mcp.run_agent",
+        "trio_mcp.compose.agent.agent",
+        "trio_mcp.server trio_mcp.relay",
+    ),
+    "a program of Trio alone": (["trio_mcp"], ON_TRIO, "trio_mcp.session.event_loop", "asyncio trio_mcp.bridge"),
+    # Every program that names an exception of ours loads the package, before it knows what else it needs.
+    "the package alone": (["trio_mcp"], "", "trio_mcp", "logging secrets dataclasses trio pydantic"),
+    # Python asks `trio_mcp` for the name first, and the hints for names that it does not have come from all packages.
+    "a package by its name": (
+        ["trio_mcp"],
+        "from trio_mcp import auth",
+        "trio_mcp.auth",
+        "trio_mcp.openapi trio_mcp.client trio_mcp.testing trio_mcp.server",
+    ),
+}
+"""What is imported, a line of Python after it, a module that is loaded then, and those that are not."""
+
+
+@pytest.mark.parametrize(("imports", "then", "there", "unwanted"), LOADS.values(), ids=LOADS)
+def test_a_floor_loads_no_other_than_it_needs(imports: list[str], then: str, there: str, unwanted: str) -> None:
+    modules = loaded(*imports, then=then)
+    assert there in modules
+    assert modules.isdisjoint(unwanted.split())
 
 
 SERVERS = {"hypercorn", "wsproto", "h2", "priority", "trio_mcp.server"}
@@ -128,18 +143,6 @@ except TypeError:
     assert modules.isdisjoint(SERVERS - {"wsproto"})
 
 
-def test_the_package_alone_loads_neither_logging_nor_cryptography() -> None:
-    # Every program that names an exception of ours loads them, before it knows what else it needs.
-    assert loaded("trio_mcp").isdisjoint({"logging", "secrets", "dataclasses", "trio", "pydantic"})
-
-
-def test_a_package_that_is_imported_by_its_name_loads_no_other_one() -> None:
-    # Python asks `trio_mcp` for the name first, and the hints for names that it does not have come from all packages.
-    modules = loaded("trio_mcp", then="from trio_mcp import auth")
-    assert "trio_mcp.auth" in modules
-    assert modules.isdisjoint({"trio_mcp.openapi", "trio_mcp.client", "trio_mcp.testing", "trio_mcp.server"})
-
-
 TOOLS_ONLY = """
 import sys
 sys.path[:0] = {sources!r}
@@ -171,70 +174,33 @@ CONVERSATION = (
     {"id": 3, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "hello"}}},
 )
 
-NOT_NEEDED = {
-    # by a package and what is below it
-    "trio_mcp.bridge",
-    "trio_mcp.client",
-    "trio_mcp.cli",
-    "trio_mcp.compose",
-    "trio_mcp.model_formats",
-    "trio_mcp.protocol.conversation",
-    "trio_mcp.protocol.uri.expressions",
-    "trio_mcp.protocol.uri.matching",
-    "trio_mcp.relay",
-    "trio_mcp.runtime.budget",
-    "trio_mcp.server.elicit.exchanges",
-    "trio_mcp.server.tools.builder",
-    "trio_mcp.server.concurrency",
-    "trio_mcp.server.elicit.elicitation",
-    "trio_mcp.server.elicit.elicits",
-    "trio_mcp.server.elicit.forms",
-    "trio_mcp.server.tools.handoff",
-    "trio_mcp.server.large_results",
-    "trio_mcp.server.middleware",
-    "trio_mcp.server.nested",
-    "trio_mcp.server.data.prompts",
-    "trio_mcp.server.data.resources",
-    "trio_mcp.server.sampling.answers",
-    "trio_mcp.server.sampling.loop",
-    "trio_mcp.server.values.content",
-    "trio_mcp.server.values.media",
-    "trio_mcp.server.values.results",
-    "trio_mcp.server.values.step_results",
-    "trio_mcp.server.elicit.url",
-    "trio_mcp.session.batch",
-    "trio_mcp.session.calls.asks_rounds",
-    "trio_mcp.session.calls.previous_run",
-    "trio_mcp.session.calls.memory",
-    "trio_mcp.session.calls.next_leg",
-    "trio_mcp.session.client",
-    "trio_mcp.session.kept_results",
-    "trio_mcp.session.idempotency",
-    "trio_mcp.session.keyed_calls",
-    "trio_mcp.session.listen_requests",
-    "trio_mcp.session.recovery.key_store",
-    "trio_mcp.session.recovery.session_record",
-    "trio_mcp.session.observing",
-    "trio_mcp.session.tasks.requests",
-    "trio_mcp.session.tasks.tasks",
-    "trio_mcp.session.token_usage",
-    "trio_mcp.stores.sealed",
-    "trio_mcp.testing",
-    "trio_mcp.types.completion",
-    "trio_mcp.types.content",
-    "trio_mcp.types.elicitation",
-    "trio_mcp.types.discovery",
-    "trio_mcp.types.notifications",
-    "trio_mcp.types.prompts",
-    "trio_mcp.types.resources",
-    "trio_mcp.types.roots",
-    "trio_mcp.types.rounds",
-    "trio_mcp.types.sampling",
-    "trio_mcp.types.subscriptions",
-    "trio_mcp.types.tasks",
-    "trio_mcp_transports.stdio.client",
-    "cryptography",
+NOT_NEEDED = {"cryptography"} | {
+    f"{package}.{name}"
+    for package, names in {
+        "trio_mcp": "bridge client cli compose model_formats relay testing",
+        "trio_mcp.protocol": "conversation",
+        "trio_mcp.protocol.uri": "expressions matching",
+        "trio_mcp.runtime": "budget",
+        "trio_mcp.server.elicit": "exchanges elicitation elicits forms url",
+        "trio_mcp.server.tools": "builder handoff",
+        "trio_mcp.server": "concurrency large_results middleware nested",
+        "trio_mcp.server.data": "prompts resources",
+        "trio_mcp.server.sampling": "answers loop",
+        "trio_mcp.server.values": "content media results step_results",
+        "trio_mcp.session": "batch client kept_results idempotency keyed_calls listen_requests observing token_usage",
+        "trio_mcp.session.calls": "asks_rounds previous_run memory next_leg",
+        "trio_mcp.session.recovery": "key_store session_record",
+        "trio_mcp.session.tasks": "requests tasks",
+        "trio_mcp.stores": "sealed",
+        "trio_mcp.types": (
+            "completion content elicitation discovery notifications prompts resources roots rounds sampling "
+            "subscriptions tasks"
+        ),
+        "trio_mcp_transports.stdio": "client",
+    }.items()
+    for name in names.split()
 }
+"""Packages and modules, with what is below them."""
 
 MOST_MODULES = 145
 MOST_MODELS = 40
