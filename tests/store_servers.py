@@ -126,18 +126,8 @@ class PostgresServer:
     def make(self) -> None:
         if self.user:
             shutil.chown(self.folder, "postgres")
-        command = [
-            self.bin / "initdb",
-            "-D",
-            self.folder / "data",
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-sync",
-        ]
+        options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        command = [self.bin / "initdb", "-D", self.folder / "data", *options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/", **self.user)  # type: ignore[call-overload]
 
     def start(self) -> None:

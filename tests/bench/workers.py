@@ -35,19 +35,7 @@ WARMUP, LOAD = Load(duration=1.0, warmup=0.0), Load(duration=3.0, warmup=0.0)
 SETTLE_SECONDS = 3.0
 """For the other worker, which loads as long as the first one."""
 NO_SESSIONS = {"BENCH_SESSIONS": "0"}
-UVICORN = (
-    "-m",
-    "uvicorn",
-    "--host",
-    "127.0.0.1",
-    "--log-level",
-    "warning",
-    "--no-access-log",
-    "--loop",
-    "asyncio",
-    "--http",
-    "h11",
-)
+UVICORN = "-m uvicorn --host 127.0.0.1 --log-level warning --no-access-log --loop asyncio --http h11"
 FASTMCP = PythonEnvironment("fastmcp", ("fastmcp==4.1.6",))
 
 
@@ -70,7 +58,7 @@ class Crew:
 
 
 def on_uvicorn(title: str, environment: PythonEnvironment | NodeEnvironment, module: str) -> list[Crew]:
-    command = (*UVICORN, "--factory", f"bench.servers.{module}:application")
+    command = (*UVICORN.split(), "--factory", f"bench.servers.{module}:application")
     return [
         Crew(f"{title}, modern", environment, command, Era.MODERN),
         # A session is in one of its processes, and a request may come to any.

@@ -39,21 +39,8 @@ if __name__ == "__main__":
 
 IN_WHEEL = re.compile(r"trio_mcp/.*|trio_mcp_transports/.*|trio_mcp-[^/]*\.dist-info/.*")
 CODE = re.compile(r".*\.py|.*/py\.typed")
-IN_SDIST = {
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "LICENSE",
-    "Makefile",
-    "PKG-INFO",
-    "README.md",
-    "SECURITY.md",
-    "docs",
-    "examples",
-    "pyproject.toml",
-    "tests",
-    "transports",
-    "trio_mcp",
-}
+FILES_IN_SDIST = "CHANGELOG.md CONTRIBUTING.md LICENSE Makefile PKG-INFO README.md SECURITY.md pyproject.toml"
+IN_SDIST = {*FILES_IN_SDIST.split(), "docs", "examples", "tests", "transports", "trio_mcp"}
 STRAY = re.compile(r"(^|/)(__pycache__|build|dist|\.venv|\.git|\.[a-z]+_cache|node_modules)(/|$)|\.pyc$|\.egg-info")
 
 
@@ -203,17 +190,8 @@ for package in (trio_mcp, trio_mcp_transports):
 
 def test_every_module_can_be_imported_but_those_of_extras_and_of_pytest(place: Place) -> None:
     lines = place.run("python", "-c", IMPORT_ALL).splitlines()
-    assert {line.split()[1] for line in lines} == {
-        "anthropic",
-        "keyring",
-        "openai",
-        "opentelemetry",
-        "prometheus_client",
-        "psycopg",
-        "pytest",
-        "redis",
-        "ruamel",
-    }
+    of_extras = "anthropic keyring openai opentelemetry prometheus_client psycopg redis ruamel"
+    assert {line.split()[1] for line in lines} == {"pytest", *of_extras.split()}
     assert len(lines) == 14
 
 
@@ -270,14 +248,7 @@ def test_every_package_that_users_install_has_a_licence_that_is_allowed(whole: P
 
 def test_types_are_found_by_a_type_checker(place: Place) -> None:
     (place.folder / "typed.py").write_text("from trio_mcp import Server\n\nreveal_type(Server('shop').identity.name)\n")
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--python-executable",
-        str(place.binaries / "python"),
-        "typed.py",
-    ]
+    python = str(place.binaries / "python")
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "typed.py"]
     done = subprocess.run(command, cwd=place.folder, capture_output=True, text=True, timeout=BUILD_SECONDS)
     assert 'Revealed type is "str"' in done.stdout.replace("builtins.", ""), done.stdout

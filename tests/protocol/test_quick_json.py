@@ -26,20 +26,8 @@ LONGEST = DEFAULT_LIMITS.max_number_chars
 PIECES = (
     *'[]{}:,"\\ 0',
     *('"a"', '"b"', '"\\u0061"', '"\\""', '"\\\\"', '"\\u0022"', '"Infinity"', '"\\ud83d\\ude00"', '"\\ud800"', '"é"'),
-    *(
-        "1",
-        "-0",
-        "1.5",
-        "1e5",
-        "1e999",
-        "-1e-999",
-        "NaN",
-        "Infinity",
-        "true",
-        "null",
-        "9" * LONGEST,
-        "9" * (LONGEST + 1),
-    ),
+    *("1", "-0", "1.5", "1e5", "1e999", "-1e-999", "NaN", "Infinity", "true", "null"),
+    *("9" * LONGEST, "9" * (LONGEST + 1)),
     *('{"a":', '"a":1,', '{"a":1,"a":2}', '{"a":1,"\\u0061":2}', f'"{"9" * (LONGEST + 1)}"', f"1.{'0' * LONGEST}"),
 )
 
@@ -62,6 +50,12 @@ def same(one: JsonValue, other: JsonValue) -> bool:
 @example('{"a\\\\":1,"a\\\\":2}', False)
 @example('{"a":1,"a":2}', True)
 @example('{"a:":1,"b":2}', True)
+@example('[{"b":{"":0,"":0}}]', True)
+@example('["Infinity",-1e999]', True)
+@example("NaN", False)
+@example("[1,]", False)
+@example('"\\ud800"', False)
+@example(f'["", {"9" * (LONGEST + 1)}]', True)
 def test_what_it_reads_the_strict_reader_reads_the_same(text: str, many: bool) -> None:
     data = text.encode("utf-8", "surrogatepass")
     readers = (quick_loads,) if "\\" in text else (quick_loads, sparse_loads)
@@ -93,27 +87,7 @@ def test_it_reads_all_that_is_well_formed(value: JsonValue) -> None:
         assert same(sparse_loads(text.encode(), LONGEST), value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"a":1,"a":2}',
-        '[{"b":{"":0,"":0}}]',
-        '{"\\u0061":1,"a":1}',
-        "1e999",
-        '["Infinity",-1e999]',
-        "NaN",
-        "[1,]",
-        '"\\ud800"',
-    ],
-)
-def test_it_does_not_read_what_is_rejected(text: str) -> None:
-    assert quick_loads(text.encode(), LONGEST) is UNPROVEN
-    if "\\" not in text:
-        assert sparse_loads(text.encode(), LONGEST) is UNPROVEN
-
-
 def test_a_long_number_beside_many_strings_is_not_read() -> None:
-    assert sparse_loads(f'["", {"9" * (LONGEST + 1)}]'.encode(), LONGEST) is UNPROVEN
     assert sparse_loads(b'["' + b'","' * 300 + b'", ' + b"9" * (LONGEST + 1) + b"]", LONGEST) is UNPROVEN
 
 

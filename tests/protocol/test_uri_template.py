@@ -144,25 +144,18 @@ def test_another_uri_does_not_match(template: str, uris: str) -> None:
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="/\\"), min_size=1)
 values = texts.filter(lambda text: "%" not in text and text not in {".", ".."})
 TEMPLATES = (
-    "t://{a}/{b}/{c}",
-    "t://x/{a}{/b}{?c}",
-    "t://{a,b,c}",
-    "t://h{/a,b,c}",
-    "t://h{;a,b,c}",
-    "t://h{?a,b,c}",
-    "t://h?fixed=1{&a,b,c}",
-    "t://{a}{?b}{#c}",
-    "t://{a}/mid/{b}{/c*}",
+    "t://{a}/{b}/{c} t://x/{a}{/b}{?c} t://{a,b,c} t://h{/a,b,c} t://h{;a,b,c} t://h{?a,b,c} t://h?fixed=1{&a,b,c}"
+    " t://{a}{?b}{#c} t://{a}/mid/{b}{/c*}"
 )
 
 
-@given(st.sampled_from(TEMPLATES), values, values, values)
+@given(st.sampled_from(TEMPLATES.split()), values, values, values)
 def test_a_match_is_the_inverse_of_the_expansion(text: str, a: str, b: str, c: str) -> None:
     template, given_values = UriTemplate(text), {"a": a, "b": b, "c": c}
     assert template.match(expand(text, given_values)) == given_values
 
 
-@given(st.sampled_from(TEMPLATES), st.text(max_size=12))
+@given(st.sampled_from(TEMPLATES.split()), st.text(max_size=12))
 def test_what_matches_expands_to_the_same_values_again(text: str, rest: str) -> None:
     template = UriTemplate(text)
     found = template.match("t://" + rest)
@@ -303,30 +296,13 @@ def test_a_template_beyond_ascii_matches_both_ways_to_write_it() -> None:
     assert UriTemplate("t://é/{a}").match("t://é/x") == UriTemplate("t://é/{a}").match("t://%C3%A9/x") == {"a": "x"}
 
 
-@given(
-    st.sampled_from(
-        [
-            "t:{a}",
-            "t:{a}/{b}",
-            "t:{+a}.{b}",
-            "{a,b}",
-            "t:{/a*}/x",
-            "t:{?a,b}",
-            "t:{a}{?b*}",
-            "t:{;a,b}",
-            "t{.a,b}",
-            "t:{#a}",
-            "{+a,b}x",
-            "t:{a}{#b}",
-            "t:{a}{/b}{?c}",
-            "t:{a}[b]{&d}",
-            "t:({a})*.{b}$",
-            "t:{a:3}-{b}",
-            "t{&a}",
-        ]
-    ),
-    st.text(alphabet="t:abx/.,?=&;#%20[]^$-\n", max_size=14),
+SHORT_TEMPLATES = (
+    "t:{a} t:{a}/{b} t:{+a}.{b} {a,b} t:{/a*}/x t:{?a,b} t:{a}{?b*} t:{;a,b} t{.a,b} t:{#a} {+a,b}x t:{a}{#b}"
+    " t:{a}{/b}{?c} t:{a}[b]{&d} t:({a})*.{b}$ t:{a:3}-{b} t{&a}"
 )
+
+
+@given(st.sampled_from(SHORT_TEMPLATES.split()), st.text(alphabet="t:abx/.,?=&;#%20[]^$-\n", max_size=14))
 def test_the_filter_finds_exactly_what_the_segments_find(text: str, rest: str) -> None:
     segments = to_segments(parse_template(text))
     fits = to_filter(segments)
