@@ -1,7 +1,7 @@
 """Print the CPU time of `trio-mcp backfill` for a call that passes through it, and that of our server for the same call.
 
 16 callers share one pair of pipes (`stdio-16`), in each era. The host has no model, so the proxy adds what it answers to what
-passes. CPU times are those of `/proc`, of one process, after a warm-up; the server is measured alone, without a proxy.
+passes. CPU times are those of one process, after a warm-up; the server is measured alone, without a proxy.
 
     python tests/bench/backfill_cpu.py [CALLS]
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import trio
 from peers import APP, Json, Stdio, child, ids, reading, request
+from tls_load import cpu_seconds
 
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 
@@ -99,11 +100,6 @@ def handshake() -> Json:
     info = {"name": "bench", "version": "0"}
     params = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "clientInfo": info}
     return {"jsonrpc": "2.0", "id": next(ids), "method": "initialize", "params": params}
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

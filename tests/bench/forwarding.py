@@ -8,7 +8,6 @@ has no threshold.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -22,8 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import tls_load
 from peers import ENVIRONMENT, as_post, ids, percentile, request
-from tls_load import FIRST_NUMBER, LENGTH, NUMBER, cpu_seconds
+from tls_load import FIRST_NUMBER, NUMBER, SECONDS, cpu_seconds
 
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 
@@ -33,16 +33,13 @@ CALLS = 100
 """Calls of each connection in one turn."""
 ALONE = 200
 APP = Path(__file__).parent / "servers" / "workers_app.py"
-SECONDS = 60
-numbers = itertools.count(FIRST_NUMBER)
 
 
-class Connection:
+class Connection(tls_load.Connection):
     """One connection, with the worker that has accepted it."""
 
     def __init__(self, port: int) -> None:
-        self._sock = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
-        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().__init__(port)
         self.worker = int(self.post(as_post(request("where", {}, next(ids)))))
 
     def post(self, data: bytes) -> str:
@@ -50,25 +47,6 @@ class Connection:
         self.send(data)
         text: str = json.loads(self.receive()[1])["result"]["content"][0]["text"]
         return text
-
-    def send(self, data: bytes) -> None:
-        self._sock.sendall(data.replace(NUMBER, b"%d" % next(numbers)))
-
-    def receive(self) -> tuple[bytes, bytes]:
-        """Return the head and the body of a response."""
-        said = b""
-        while True:
-            head, found, body = said.partition(b"\r\n\r\n")
-            length = LENGTH.search(head) if found else None
-            if length is not None and len(body) >= int(length[1]):
-                return head, body
-            data = self._sock.recv(65536)
-            if not data:
-                raise EOFError(said)
-            said += data
-
-    def close(self) -> None:
-        self._sock.close()
 
 
 def legacy_post(message: Mapping[str, object], session: str | None) -> bytes:

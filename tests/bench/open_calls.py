@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from . import messages
 from .generator import Load, WrongAnswers
 from .http_client import Connection, connected, in_session, open_session
 from .messages import LEGACY_REVISION, NUMBER, Era
+from .tls_load import cpu_seconds
 from .workload import Server, Unit, Workload
 
 SETTLE = 0.3
@@ -33,12 +33,6 @@ def resident(pid: int) -> int:
     """Return the kilobytes of memory that a process uses."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of another process, with all its threads."""
-    # The id of the CPU clock of a process, as clock_getcpuclockid(3) makes it on Linux.
-    return time.clock_gettime((~pid << 3) | 2)
 
 
 async def warm(port: int) -> None:
