@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from pages import Names, Page, run
 from programs import Programs, programs
 from pydantic import BaseModel
@@ -129,9 +130,8 @@ async def printed_by(watch: Any, opened: object, change: Any, until: str, capsys
 async def test_a_watcher_prints_what_changes(mcp_era: str, capsys: pytest.CaptureFixture[str]) -> None:
     server = library([])
     change = partial(server.resource_updated, "library://catalogue")
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mcp_era) as client:
-            printed = await printed_by(run("clients")["watch"], client, change, "catalogue", capsys)
+    async with connected(server, mode=mcp_era) as client:
+        printed = await printed_by(run("clients")["watch"], client, change, "catalogue", capsys)
     assert set(printed.splitlines()) == {"updated library://catalogue"}
 
 
@@ -192,23 +192,19 @@ async def test_a_task_is_started_by_one_client_and_picked_up_by_another() -> Non
 
 
 async def test_a_legacy_client_asks_for_the_task() -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(
-            run("tasks")["server"], mode="legacy", on_elicit=lambda _: accept(value=False)
-        ) as client:
-            result = await client.call_tool("report", {"topic": "ants"}, task=True)
+    async with connected(run("tasks")["server"], mode="legacy", on_elicit=lambda _: accept(value=False)) as client:
+        result = await client.call_tool("report", {"topic": "ants"}, task=True)
     assert result.text == "ants: 4 sources, internal"
 
 
 async def test_a_tool_that_asks_first_becomes_a_task() -> None:
     names = run("tasks")
     assert names["options"].tasks.open_per_owner == 20
-    with trio.fail_after(BOUND):
-        async with Client.connect(names["server"], on_elicit=lambda _: accept(value=1990)) as client:
-            task = await client.start_tool("archive")
-            assert task.id
-            assert (await task.result()).text == "archived 1990"
-            assert (await client.call_tool("archive")).text == "archived 1990"
+    async with connected(names["server"], on_elicit=lambda _: accept(value=1990)) as client:
+        task = await client.start_tool("archive")
+        assert task.id
+        assert (await task.result()).text == "archived 1990"
+        assert (await client.call_tool("archive")).text == "archived 1990"
 
 
 # groups.md
@@ -301,14 +297,11 @@ def test_the_example_of_a_file_is_one(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 async def test_the_desk_has_what_the_table_says(mcp_era: str) -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(
-            run("composition")["desk"], mode=mcp_era, on_elicit=lambda _q: accept(value="x")
-        ) as client:
-            assert [tool.name for tool in await client.list_tools()] == ["my_write"]
-            assert [each.uri_template for each in await client.list_resource_templates()] == ["notes://my/{title}"]
-            assert (await client.call_tool("my_write", {"text": "a"})).text == "There are 2 notes."
-            assert (await client.read_resource("notes://my/x")).contents[0].uri == "notes://my/x"
+    async with connected(run("composition")["desk"], mode=mcp_era, on_elicit=lambda _q: accept(value="x")) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["my_write"]
+        assert [each.uri_template for each in await client.list_resource_templates()] == ["notes://my/{title}"]
+        assert (await client.call_tool("my_write", {"text": "a"})).text == "There are 2 notes."
+        assert (await client.read_resource("notes://my/x")).contents[0].uri == "notes://my/x"
 
 
 def test_a_server_in_itself_is_refused_and_servers_by_path_are_where_the_page_says() -> None:
@@ -331,6 +324,5 @@ def test_a_hub_that_authenticates_is_served_with_what_sends_credentials() -> Non
 async def test_a_proxy_gives_its_server_a_model(mcp_era: str) -> None:
     proxy = run("backfill")["proxy"]
     assert isinstance(proxy, RelayServer)
-    with trio.fail_after(BOUND):
-        async with Client.connect(proxy, mode=mcp_era) as client:
-            assert (await client.call_tool("think")).text == "No."
+    async with connected(proxy, mode=mcp_era) as client:
+        assert (await client.call_tool("think")).text == "No."

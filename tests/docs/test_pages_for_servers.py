@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from naming import unnamed
 from pages import Names, Page, run
 from talk import DECLINE, ERAS, EVERYTHING, Json, Legacy, accept as answer, talk_to
@@ -83,9 +84,8 @@ async def test_recipes_of_clients(mcp_era: str, capsys: pytest.CaptureFixture[st
 
 async def test_a_page_that_is_required_first() -> None:
     async def agenda(mode: str) -> str:
-        with trio.fail_after(BOUND):
-            async with Client.connect(run("forms")["server"], mode=mode, on_elicit_url=lambda _: accept()) as client:
-                return (await client.call_tool("agenda")).text
+        async with connected(run("forms")["server"], mode=mode, on_elicit_url=lambda _: accept()) as client:
+            return (await client.call_tool("agenda")).text
 
     with pytest.raises(PeerError) as refused:
         await agenda("legacy")
@@ -100,10 +100,9 @@ async def test_a_restaurant_works_for_a_client_without_a_model(mcp_era: str) -> 
 
 
 async def test_other_names_and_numbers_of_a_search_are_possible() -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(run("tool-search")["narrow"]) as client:
-            assert [tool.name for tool in await client.list_tools()] == ["find_tools", "run_tool"]
-            assert "send_invoice" in (await client.call_tool("find_tools", {"query": "customer"})).check().text
+    async with connected(run("tool-search")["narrow"]) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["find_tools", "run_tool"]
+        assert "send_invoice" in (await client.call_tool("find_tools", {"query": "customer"})).check().text
 
 
 # handoff.md
@@ -182,9 +181,8 @@ async def branched(mode: str, tool: str, model: Model, **arguments: str) -> Call
         await trio.sleep(5)
         return accept(value=True)
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(run("branches")["server"], mode=mode, on_sample=model, on_elicit=late) as client:
-            return await client.call_tool(tool, arguments)
+    async with connected(run("branches")["server"], mode=mode, on_sample=model, on_elicit=late) as client:
+        return await client.call_tool(tool, arguments)
 
 
 async def test_a_review_looks_from_three_sides_and_sums_up(mcp_era: str) -> None:
@@ -248,9 +246,8 @@ async def test_a_tool_asks_in_one_round_and_acts_once(
     mcp_era: str, tool: str, arguments: Names, answered: object, ledger: list[str]
 ) -> None:
     names = run("rounds")
-    with trio.fail_after(BOUND):
-        async with Client.connect(names["server"], mode=mcp_era, on_elicit=lambda _: accept(value=True)) as client:
-            result = await client.call_tool(tool, arguments, max_rounds=1)
+    async with connected(names["server"], mode=mcp_era, on_elicit=lambda _: accept(value=True)) as client:
+        result = await client.call_tool(tool, arguments, max_rounds=1)
     assert answered in (result.text, result.structured_content)
     assert names["ledger"] == ledger
 

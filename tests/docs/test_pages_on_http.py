@@ -15,6 +15,7 @@ import httpx2
 import pytest
 import trio
 import yaml
+from connected import connected
 from joserfc.jwk import ECKey
 from model_api import model_api, openai_answer, openai_events, says, streams
 from opentelemetry import trace
@@ -258,11 +259,10 @@ async def test_the_servers_of_the_page_offer_what_it_says() -> None:
     assert names["report"].tools == ("list_pets", "get_pet")
     assert [tool.name for tool in names["chosen"].tools] == ["find_pets", "add_pet", "get_pet"]
     assert names["chosen"].tools[1].access.scopes == {"pets:write"}
-    with trio.fail_after(BOUND):
-        async with Client.connect(names["own"]) as client:
-            assert [tool.name for tool in await client.list_tools()] == ["search_tools", "call_tool", "list_pets"]
-            found = await client.call_tool("call_tool", {"name": "get_pet", "arguments": {"number": 1}})
-            assert found.data == {"name": "Tom"}
+    async with connected(names["own"]) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["search_tools", "call_tool", "list_pets"]
+        found = await client.call_tool("call_tool", {"name": "get_pet", "arguments": {"number": 1}})
+        assert found.data == {"name": "Tom"}
 
 
 async def test_the_credentials_of_the_page_are_those_of_the_caller() -> None:

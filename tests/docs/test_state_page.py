@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import pytest
 import trio
+from connected import connected
 from pages import Names, run
 from talk import talk_to
 from trio.testing import MockClock
 from wire_terms import SERVER_BUSY
 
-from trio_mcp import Client, PeerError, Provide, ToolError
-
-BOUND = 200.0
+from trio_mcp import PeerError, Provide, ToolError
 
 
 @pytest.fixture
@@ -23,14 +22,13 @@ def page() -> Names:
 
 
 async def test_a_transaction_is_rolled_back_by_an_error(page: Names, mcp_era: str) -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(page["server"], mode=mcp_era) as client:
-            state = page["server"].services[0].offers.calls.state
-            await client.call_tool("add_note", {"topic": "a", "body": "text"})
-            assert (await client.call_tool("move_notes", {"source": "a", "target": "trash"})).is_error
-            assert state.database.execute("select topic from notes").fetchall() == [("a",)]
-            await client.call_tool("move_notes", {"source": "a", "target": "b"})
-            assert state.database.execute("select topic from notes").fetchall() == [("b",)]
+    async with connected(page["server"], mode=mcp_era) as client:
+        state = page["server"].services[0].offers.calls.state
+        await client.call_tool("add_note", {"topic": "a", "body": "text"})
+        assert (await client.call_tool("move_notes", {"source": "a", "target": "trash"})).is_error
+        assert state.database.execute("select topic from notes").fetchall() == [("a",)]
+        await client.call_tool("move_notes", {"source": "a", "target": "b"})
+        assert state.database.execute("select topic from notes").fetchall() == [("b",)]
     with pytest.raises(sqlite3.ProgrammingError):
         state.database.execute("select 1")
 
@@ -52,46 +50,42 @@ async def test_concurrent_calls_have_separate_transactions(page: Names, mcp_era:
         "return": str,
     }
     server.add_tool(write)
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mcp_era) as client:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(client.call_tool, "write", {"topic": "bad"})
-                await begun.wait()
-                nursery.start_soon(client.call_tool, "write", {"topic": "good"})
-                nursery.start_soon(client.call_tool, "add_note", {"topic": "alone", "body": ""})
-                await trio.testing.wait_all_tasks_blocked()
-                go_on.set()
-            database = server.services[0].offers.calls.state.database
-            rows = database.execute("select topic from notes order by topic").fetchall()
+    async with connected(server, mode=mcp_era) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "write", {"topic": "bad"})
+            await begun.wait()
+            nursery.start_soon(client.call_tool, "write", {"topic": "good"})
+            nursery.start_soon(client.call_tool, "add_note", {"topic": "alone", "body": ""})
+            await trio.testing.wait_all_tasks_blocked()
+            go_on.set()
+        database = server.services[0].offers.calls.state.database
+        rows = database.execute("select topic from notes order by topic").fetchall()
     assert rows == [("alone",), ("good",)]
 
 
 async def test_a_call_is_timed_with_its_retries(page: Names, mcp_era: str, autojump_clock: MockClock) -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(page["server"], mode=mcp_era) as client:
-            assert (await client.call_tool("fetch", {"url": "x"})).text == "the page"
-            assert page["server"].services[0].offers.calls.state.seconds == {"fetch": pytest.approx(1.1)}
+    async with connected(page["server"], mode=mcp_era) as client:
+        assert (await client.call_tool("fetch", {"url": "x"})).text == "the page"
+        assert page["server"].services[0].offers.calls.state.seconds == {"fetch": pytest.approx(1.1)}
     assert page["fetched"] == ["x"] * 3
 
 
 async def test_calls_beyond_the_rate_are_refused_for_a_minute(
     page: Names, mcp_era: str, autojump_clock: MockClock
 ) -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(page["server"], mode=mcp_era) as client:
-            note = {"topic": "a", "body": "text"}
-            results = [await client.call_tool("add_note", note) for _ in range(101)]
-            assert [number for number, result in enumerate(results) if result.is_error] == [100]
-            assert "100 calls a minute" in results[100].text
-            await trio.sleep(61)
-            assert not (await client.call_tool("add_note", note)).is_error
+    async with connected(page["server"], mode=mcp_era, bound=200) as client:
+        note = {"topic": "a", "body": "text"}
+        results = [await client.call_tool("add_note", note) for _ in range(101)]
+        assert [number for number, result in enumerate(results) if result.is_error] == [100]
+        assert "100 calls a minute" in results[100].text
+        await trio.sleep(61)
+        assert not (await client.call_tool("add_note", note)).is_error
 
 
 async def test_an_error_of_the_database_reaches_the_model_in_other_words(page: Names) -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(page["server"]) as client:
-            page["server"].services[0].offers.calls.state.database.execute("drop table notes")
-            result = await client.call_tool("add_note", {"topic": "a", "body": "text"})
+    async with connected(page["server"]) as client:
+        page["server"].services[0].offers.calls.state.database.execute("drop table notes")
+        result = await client.call_tool("add_note", {"topic": "a", "body": "text"})
     assert (result.is_error, result.text) == (True, "The database is not available. Try again in a minute.")
 
 
@@ -111,10 +105,9 @@ async def test_more_calls_than_run_and_wait_are_refused(page: Names, mcp_era: st
         except PeerError as error:
             codes.append(error.code)
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(page["server"], mode=mcp_era) as client:
-            async with trio.open_nursery() as nursery:
-                for _ in range(14):
-                    nursery.start_soon(render)
-            assert trio.current_time() == 6
+    async with connected(page["server"], mode=mcp_era) as client:
+        async with trio.open_nursery() as nursery:
+            for _ in range(14):
+                nursery.start_soon(render)
+        assert trio.current_time() == 6
     assert codes == [SERVER_BUSY] * 2

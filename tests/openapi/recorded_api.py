@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
-import trio
+from connected import connected
 
 from trio_mcp import Client
 from trio_mcp.openapi import OpenApiServer, from_openapi
@@ -58,9 +58,8 @@ class Api:
 
     @asynccontextmanager
     async def connected(self, source: Any, **options: Any) -> AsyncIterator[Client]:
-        with trio.fail_after(BOUND):
-            async with Client.connect(self.server(source, **options)) as client:
-                yield client
+        async with connected(self.server(source, **options)) as client:
+            yield client
 
     async def call(self, source: Any, arguments: dict[str, JsonValue] | None = None, **options: Any) -> CallToolResult:
         """Call the operation `run` of a document."""

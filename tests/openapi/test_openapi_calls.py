@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 import httpx2
 import pytest
 import trio
+from connected import connected
 from naming import naming, unnamed
-from recorded_api import BOUND, Api, Json, operation, param, target
+from recorded_api import Api, Json, operation, param, target
 from talk import Talk, talk_to
 from trio.testing import MockClock
 
-from trio_mcp import Caller, CallHandler, CallRequest, CallResult, Client, Server, ServiceOptions, ToolError
+from trio_mcp import Caller, CallHandler, CallRequest, CallResult, Server, ServiceOptions, ToolError
 from trio_mcp.errors import PeerError
 from trio_mcp.openapi import Credentials, OpenApiLimits
 from trio_mcp.openapi.reading import ENCODINGS, PIECE, decoded
@@ -374,11 +375,10 @@ async def test_an_api_that_cannot_be_reached_is_an_error_that_says_what_may_have
 async def test_cancelling_a_call_closes_the_response() -> None:
     body = Body(b"{", hangs=True)
     api = always(stream=body)
-    with trio.fail_after(BOUND):
-        async with Client.connect(api.server(operation())) as client, trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "run")
-            await body.begun.wait()
-            nursery.cancel_scope.cancel()
+    async with connected(api.server(operation())) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "run")
+        await body.begun.wait()
+        nursery.cancel_scope.cancel()
     assert body.closed
 
 
@@ -419,9 +419,8 @@ async def test_any_json_is_the_value_of_a_result(value: Any, mode: str) -> None:
     for schema in (None, {"description": "anything"}):
         content: Json = {"application/json": {} if schema is None else {"schema": schema}}
         server = api.server(operation(responses={"200": {"description": "", "content": content}}))
-        with trio.fail_after(BOUND):
-            async with Client.connect(server, mode=mode) as client:
-                assert (await client.call_tool("run")).check().data == value
+        async with connected(server, mode=mode) as client:
+            assert (await client.call_tool("run")).check().data == value
 
 
 async def test_json_that_is_none_is_text() -> None:
@@ -515,13 +514,12 @@ async def test_reading_a_large_response_ends_with_the_timeout_of_its_call(kind: 
     # With the real clock: what reads is in a thread, which has to end by itself.
     api = always(content=b"x" * 10 * PIECE, headers={"content-type": "text/plain; charset=slow"})
     server = api.server(operation(), resources=True).copy(options=ServiceOptions(max_seconds=0.5))
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            if kind == "tool":
-                assert unnamed((await client.call_tool("run")).text, "0.5 seconds") == []
-            else:
-                with pytest.raises(PeerError, match=naming("0.5 seconds")):
-                    await client.read_resource("openapi://api/x")
+    async with connected(server) as client:
+        if kind == "tool":
+            assert unnamed((await client.call_tool("run")).text, "0.5 seconds") == []
+        else:
+            with pytest.raises(PeerError, match=naming("0.5 seconds")):
+                await client.read_resource("openapi://api/x")
     # None, where it took all the time to come so far.
     assert len(slow_pieces) < 2
 
@@ -589,11 +587,10 @@ async def test_a_response_draws_from_the_memory_budget_until_its_call_ends(kind:
     }
     drawn: list[int] = []
     server = budgeted(bodies[kind], drawn)
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode) as client:
-            result = await client.call_tool("run")
-            assert not result.is_error, result.text
-            await client.read_resource("openapi://api/x")
+    async with connected(server, mode=mode) as client:
+        result = await client.call_tool("run")
+        assert not result.is_error, result.text
+        await client.read_resource("openapi://api/x")
     assert [amount >= LARGE for amount in drawn] == [True, True]
     assert server.options.memory.drawn == 0
 
@@ -602,9 +599,8 @@ async def test_a_response_without_room_is_an_error_and_its_connection_is_closed(
     body = Body(*[b"x" * 50_000] * 20)
     drawn: list[int] = []
     server = budgeted(lambda: httpx2.Response(200, stream=body), drawn, 500_000)
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            result = await client.call_tool("run")
+    async with connected(server) as client:
+        result = await client.call_tool("run")
     assert result.is_error
     assert "memory" in result.text
     assert body.closed

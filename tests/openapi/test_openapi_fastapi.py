@@ -9,14 +9,13 @@ from typing import Any
 
 import httpx2
 import pytest
-import trio
+from connected import connected
 from shop_api import PNG, make_app
 
 from trio_mcp import Client
 from trio_mcp.openapi import OpenApiServer, from_openapi
 from trio_mcp.types import CallToolResult, JsonValue
 
-BOUND = 30.0
 BOTH = pytest.mark.parametrize("mode", ["modern", "legacy"])
 
 
@@ -28,10 +27,9 @@ def shop(**options: Any) -> OpenApiServer:
 
 @asynccontextmanager
 async def shopping(mode: str = "modern", **options: Any) -> AsyncIterator[Client]:
-    with trio.fail_after(BOUND):
-        async with Client.connect(shop(**options), mode=mode) as client:
-            await client.list_tools()
-            yield client
+    async with connected(shop(**options), mode=mode) as client:
+        await client.list_tools()
+        yield client
 
 
 async def call(client: Client, name: str, **arguments: JsonValue) -> CallToolResult:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import trio
+from connected import connected
 from trio.testing import MockClock
 
-from trio_mcp import Client, Server
+from trio_mcp import Server
 from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.sampling import StreamingProvider
@@ -21,8 +22,6 @@ from trio_mcp.types import (
     TextContent,
     ToolUseContent,
 )
-
-BOUND = 20.0
 
 
 def asking(text: str, max_tokens: int = 9) -> CreateMessageRequestParams:
@@ -124,7 +123,6 @@ async def test_a_client_answers_its_server_with_it(mode: str) -> None:
         return (await ctx.sample(f"A haiku about {about}.")).text
 
     provider = ScriptedProvider(["Rain."])
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode=mode, sampling=provider) as client:
-            assert (await client.call_tool("haiku", {"about": "rain"})).text == "Rain."
+    async with connected(server, mode=mode, sampling=provider) as client:
+        assert (await client.call_tool("haiku", {"about": "rain"})).text == "Rain."
     assert len(provider.requests) == 1
