@@ -54,6 +54,11 @@ def attributes(span: ReadableSpan) -> dict[str, object]:
     return dict(span.attributes or {})
 
 
+def is_child(span: ReadableSpan, of: ReadableSpan) -> bool:
+    assert of.context is not None
+    return span.parent is not None and span.parent.span_id == of.context.span_id
+
+
 def is_linked(span: ReadableSpan, to: ReadableSpan) -> bool:
     assert to.context is not None
     return to.context.span_id in [link.context.span_id for link in span.links]

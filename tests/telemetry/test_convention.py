@@ -19,18 +19,18 @@ from trio_mcp.session import ServiceOptions
 from trio_mcp.telemetry.conventions import REFUSALS
 
 
-def offering() -> Server:
-    server = Server("shop", options=ServiceOptions(telemetry_content=True))
+def offering(server: Any) -> Any:
+    """Let a server of either library offer the same."""
 
-    @server.tool
+    @server.tool()
     def echo(text: str) -> str:
         return text
 
-    @server.tool
+    @server.tool()
     def fail() -> str:
         raise ValueError("no")
 
-    @server.prompt
+    @server.prompt()
     def greet(name: str) -> str:
         return f"Hello {name}"
 
@@ -53,7 +53,8 @@ async def use(client: Any) -> None:
 
 @asynccontextmanager
 async def ours(**options: Any) -> AsyncIterator[Client]:
-    async with Client.connect(offering(), on_elicit=lambda _form: accept(), **options) as client:
+    server = offering(Server("shop", options=ServiceOptions(telemetry_content=True)))
+    async with Client.connect(server, on_elicit=lambda _form: accept(), **options) as client:
         yield client
 
 
@@ -90,24 +91,7 @@ def test_the_convention_names_every_method_but_those_of_extensions() -> None:
 async def official(mode: str) -> AsyncIterator[Any]:
     """A client of the official SDK with a server of it, in this process."""
     sdk = pytest.importorskip("mcp", reason="the official SDK is not installed")
-    server = sdk.server.MCPServer("shop", log_level="CRITICAL")
-
-    @server.tool()
-    def echo(text: str) -> str:
-        return text
-
-    @server.tool()
-    def fail() -> str:
-        raise ValueError("no")
-
-    @server.prompt()
-    def greet(name: str) -> str:
-        return f"Hello {name}"
-
-    @server.resource("docs://readme")
-    def readme() -> str:
-        return "read me"
-
+    server = offering(sdk.server.MCPServer("shop", log_level="CRITICAL"))
     async with sdk.Client(server, mode=mode) as client:
         yield client
 
