@@ -33,42 +33,9 @@ from trio_mcp.auth.proxy import clients, endpoints, upstream
 from trio_mcp.auth.proxy.rejections import Rejected
 from trio_mcp.auth.proxy.sealed import Box, Client, Refresh, digest
 from trio_mcp.auth.replies import Reply
+from trio_mcp.base import shared_limits
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
-from trio_mcp.base.shared_limits import (
-    ANSWERED_QUESTIONS,
-    AWAITED_PAGES,
-    CONNECTIONS,
-    EVENT_BYTES,
-    EVENTS,
-    FETCHED_CLIENTS,
-    FINISHED_BYTES,
-    FINISHED_CALLS,
-    FOLLOWED_RESOURCES,
-    HOST_CONNECTIONS,
-    KEYED_OUTCOME_BYTES,
-    KEYED_OUTCOMES,
-    LEFT_PAGES,
-    OPEN_TASKS,
-    PARKED_CALLS,
-    PROVIDER_REQUESTS,
-    REPLAYED_STATES,
-    RUNNING_CALLS,
-    SESSIONS,
-    SSE_STREAMS,
-    STORED_EVENT_BYTES,
-    STORED_OUTCOMES,
-    STORED_RECORDS,
-    SUBSCRIBED_CHARACTERS,
-    SUBSCRIPTIONS,
-    THREADS,
-    TOOL_PLACES,
-    TOOL_QUEUE,
-    UNSETTLED,
-    USED_KEYS,
-    WAITING_FOR_TASKS,
-    WEBSOCKETS,
-    SharedLimit,
-)
+from trio_mcp.base.shared_limits import SharedLimit
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import Encoded
@@ -192,7 +159,7 @@ async def threads() -> AsyncIterator[Hold]:
                 # No caller reads why: its call waits.
                 talk.cancel(call)
                 await wait_all_tasks_blocked()
-                return f"{THREADS.what}: {LIMIT}, a quarter of it: {LIMIT // 4}"
+                return f"{shared_limits.THREADS.what}: {LIMIT}, a quarter of it: {LIMIT // 4}"
 
             try:
                 yield hold
@@ -289,7 +256,11 @@ async def stored_outcomes() -> AsyncIterator[Hold]:
                 assert isinstance(claim, Claim)
                 # No caller reads why: its call has its result, which is only not stored.
                 is_stored = keys.over(claim, Encoded(b" ")).stored.outcome is not None
-                return None if is_stored else f"{STORED_OUTCOMES.what}: {LIMIT}, a quarter of it: {LIMIT // 4}"
+                return (
+                    None
+                    if is_stored
+                    else f"{shared_limits.STORED_OUTCOMES.what}: {LIMIT}, a quarter of it: {LIMIT // 4}"
+                )
 
             yield hold
 
@@ -514,35 +485,41 @@ async def provider_requests() -> AsyncIterator[Hold]:
 
 
 HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]]] = [
-    (RUNNING_CALLS, lambda: calling("wait", actors=Limits(actors=LIMIT))),
-    (RUNNING_CALLS, lambda: relaying(wait, Backfill(), actors=Limits(actors=LIMIT))),
-    (PARKED_CALLS, lambda: calling("ask", actors=Limits(parked=LIMIT))),
-    (THREADS, threads),
-    (TOOL_PLACES, lambda: calling_limited(limit=LIMIT)),
-    (TOOL_QUEUE, lambda: calling_limited("first", limit=1, queue=LIMIT)),
-    (OPEN_TASKS, open_tasks),
-    (WAITING_FOR_TASKS, waiting_for_tasks),
-    (SUBSCRIPTIONS, lambda: subscribing("SUBSCRIPTIONS", 1, subscribe, legacy=True)),
-    (SUBSCRIPTIONS, lambda: subscribing("SUBSCRIPTIONS", 1, listen)),
-    (SUBSCRIBED_CHARACTERS, lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00"), subscribe, legacy=True)),
-    (SUBSCRIBED_CHARACTERS, lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00"), listen)),
-    (AWAITED_PAGES, awaited_pages),
-    (STORED_OUTCOMES, stored_outcomes),
-    (UNSETTLED, unsettled),
-    (SESSIONS, lambda: over_http(open_session)),
-    (SSE_STREAMS, lambda: over_http(open_stream)),
-    (WEBSOCKETS, lambda: over_http(open_websocket)),
-    (CONNECTIONS, connections),
-    (HOST_CONNECTIONS, host_connections),
-    (FOLLOWED_RESOURCES, followed_resources),
-    (ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING, legacy=True)),
-    (ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING)),
-    (STORED_RECORDS, stored_records),
-    (FETCHED_CLIENTS, fetched_clients),
-    (PROVIDER_REQUESTS, provider_requests),
+    (shared_limits.RUNNING_CALLS, lambda: calling("wait", actors=Limits(actors=LIMIT))),
+    (shared_limits.RUNNING_CALLS, lambda: relaying(wait, Backfill(), actors=Limits(actors=LIMIT))),
+    (shared_limits.PARKED_CALLS, lambda: calling("ask", actors=Limits(parked=LIMIT))),
+    (shared_limits.THREADS, threads),
+    (shared_limits.TOOL_PLACES, lambda: calling_limited(limit=LIMIT)),
+    (shared_limits.TOOL_QUEUE, lambda: calling_limited("first", limit=1, queue=LIMIT)),
+    (shared_limits.OPEN_TASKS, open_tasks),
+    (shared_limits.WAITING_FOR_TASKS, waiting_for_tasks),
+    (shared_limits.SUBSCRIPTIONS, lambda: subscribing("SUBSCRIPTIONS", 1, subscribe, legacy=True)),
+    (shared_limits.SUBSCRIPTIONS, lambda: subscribing("SUBSCRIPTIONS", 1, listen)),
+    (
+        shared_limits.SUBSCRIBED_CHARACTERS,
+        lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00"), subscribe, legacy=True),
+    ),
+    (shared_limits.SUBSCRIBED_CHARACTERS, lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00"), listen)),
+    (shared_limits.AWAITED_PAGES, awaited_pages),
+    (shared_limits.STORED_OUTCOMES, stored_outcomes),
+    (shared_limits.UNSETTLED, unsettled),
+    (shared_limits.SESSIONS, lambda: over_http(open_session)),
+    (shared_limits.SSE_STREAMS, lambda: over_http(open_stream)),
+    (shared_limits.WEBSOCKETS, lambda: over_http(open_websocket)),
+    (shared_limits.CONNECTIONS, connections),
+    (shared_limits.HOST_CONNECTIONS, host_connections),
+    (shared_limits.FOLLOWED_RESOURCES, followed_resources),
+    (shared_limits.ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING, legacy=True)),
+    (shared_limits.ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING)),
+    (shared_limits.STORED_RECORDS, stored_records),
+    (shared_limits.FETCHED_CLIENTS, fetched_clients),
+    (shared_limits.PROVIDER_REQUESTS, provider_requests),
 ]
 
-NEVER_ALONE = {SESSIONS, SSE_STREAMS, WEBSOCKETS, STORED_OUTCOMES, EVENTS, EVENT_BYTES, STORED_EVENT_BYTES}
+NEVER_ALONE = {
+    *(shared_limits.SESSIONS, shared_limits.SSE_STREAMS, shared_limits.WEBSOCKETS, shared_limits.STORED_OUTCOMES),
+    *(shared_limits.EVENTS, shared_limits.EVENT_BYTES, shared_limits.STORED_EVENT_BYTES),
+}
 """Limits of servers with many connections, and one in which all callers without a principal are one."""
 
 
@@ -639,14 +616,14 @@ async def stored_events(**limits: int) -> AsyncIterator[Keep]:
 
 
 KEEPERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Keep]]] = {
-    LEFT_PAGES: left_pages,
-    KEYED_OUTCOMES: lambda: keyed("KEYED_OUTCOMES", 1),
-    KEYED_OUTCOME_BYTES: lambda: keyed("KEYED_OUTCOME_BYTES", 100_000),
-    USED_KEYS: lambda: keyed("USED_KEYS", 1, grace=0),
-    FINISHED_CALLS: lambda: finished("FINISHED_CALLS", 1),
-    FINISHED_BYTES: lambda: finished("FINISHED_BYTES", 100_000),
-    REPLAYED_STATES: replayed,
-    EVENTS: lambda: events_in_memory(total_events=LIMIT),
-    EVENT_BYTES: lambda: events_in_memory(total_bytes=LIMIT),
-    STORED_EVENT_BYTES: lambda: stored_events(total_bytes=LIMIT),
+    shared_limits.LEFT_PAGES: left_pages,
+    shared_limits.KEYED_OUTCOMES: lambda: keyed("KEYED_OUTCOMES", 1),
+    shared_limits.KEYED_OUTCOME_BYTES: lambda: keyed("KEYED_OUTCOME_BYTES", 100_000),
+    shared_limits.USED_KEYS: lambda: keyed("USED_KEYS", 1, grace=0),
+    shared_limits.FINISHED_CALLS: lambda: finished("FINISHED_CALLS", 1),
+    shared_limits.FINISHED_BYTES: lambda: finished("FINISHED_BYTES", 100_000),
+    shared_limits.REPLAYED_STATES: replayed,
+    shared_limits.EVENTS: lambda: events_in_memory(total_events=LIMIT),
+    shared_limits.EVENT_BYTES: lambda: events_in_memory(total_bytes=LIMIT),
+    shared_limits.STORED_EVENT_BYTES: lambda: stored_events(total_bytes=LIMIT),
 }
