@@ -23,7 +23,6 @@ from tempfile import TemporaryDirectory
 
 from mutant_table import ROOT, MutantError
 
-PLUGIN = Path(__file__).with_name("coverage_contexts.py")
 SCRIPT = """#!{python}
 import sys
 from {module} import {name}
@@ -93,7 +92,6 @@ def make_environment(copy: Copy) -> None:
     installed = sysconfig.get_path("purelib")
     paths = [copy.root, copy.root / "transports", installed]
     packages.joinpath("mutant.pth").write_text("".join(f"{path}\n" for path in paths))
-    shutil.copy(PLUGIN, packages)
     describe(copy, packages)
 
 

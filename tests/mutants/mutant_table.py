@@ -151,15 +151,3 @@ def advice(root: Path, place: Place) -> str:
     near = difflib.get_close_matches(place.old, {line for line, _ in places}, n=2, cutoff=0.6)
     shown = sorted(f"\n    {where}: {line}" for line, where in places if line in near)[:4]
     return f"; near it are:{''.join(shown)}" if shown else "; nothing in the packages is like it"
-
-
-def enclosing_lines(path: Path, line: int) -> range:
-    """Return the lines of the simple statement, or of the head of the compound one, that `line` belongs to."""
-    best = range(line, line + 1)
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            body = getattr(node, "body", None)
-            end = body[0].lineno - 1 if body else node.end_lineno or node.lineno
-            if line <= end:
-                best = range(node.lineno, end + 1)
-    return best

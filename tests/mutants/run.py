@@ -4,10 +4,9 @@
     python tests/mutants/run.py --only late-answer   # some of them, by a part of the name
     python tests/mutants/run.py --check              # only whether each applies
 
-For each mutant, in a temporary copy of the tree: first the test that is known to kill it, where it still exists; then the tests
-whose coverage touches its line, quickest first; then, only if it survives those, the whole suite. Every run stops at its first
-failure. A test that hangs kills the mutant too and is shown as `timeout`. In the end the tests that killed are run once without
-any mutant: one that fails there as well proves nothing.
+For each mutant, in a temporary copy of the tree: first the test that is known to kill it, where it still exists; then, only if it
+survives that, the whole suite. Every run stops at its first failure. A test that hangs kills the mutant too and is shown as
+`timeout`. In the end the tests that killed are run once without any mutant: one that fails there as well proves nothing.
 
 The exit status is 1 if a mutant survives, does not apply, or was killed by a test that proves nothing.
 """
@@ -15,8 +14,6 @@ The exit status is 1 if a mutant survives, does not apply, or was killed by a te
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import re
 import signal
@@ -28,36 +25,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
 
-from coverage import CoverageData
 from mutant_copy import Copy, copied
-from mutant_table import PACKAGES, ROOT, Mutant, MutantError, apply, check, enclosing_lines, read_table
+from mutant_table import ROOT, Mutant, MutantError, apply, check, read_table
 
-COVERAGE, SECONDS = ROOT / "build" / "mutants" / "coverage", ROOT / "build" / "mutants" / "seconds.json"
 MOST_JOBS = 2
 
 TEST_SECONDS = 120
 """How long one test may take before it counts as hanging."""
 SELECTION_SECONDS = 900
 SUITE_SECONDS = 3600
-COVERAGE_SECONDS = 2 * SUITE_SECONDS
-
-collecting = Lock()
-"""Mutants that run side by side share the coverage data."""
 
 OTHERS = "--ignore=tests/mutants"
 """Not the tests of this folder: a mutated tree no longer fits the table, which would count as a kill."""
 
 NOT_RUN = (2, 3, 4, 5)
 """Exit statuses of pytest that say nothing about a test: interrupted, an internal error, wrong usage, no tests."""
-
-COVERAGE_CONFIG = """[run]
-core = ctrace
-source_pkgs = trio_mcp, trio_mcp_transports
-relative_files = true
-data_file = {data}
-"""
 
 
 @dataclass(frozen=True)
@@ -139,9 +122,9 @@ def run_one(mutant: Mutant, *, quick: bool) -> Verdict:
     started = time.monotonic()
     try:
         with copied() as copy:
-            line = apply(copy.root, mutant.place)
+            apply(copy.root, mutant.place)
             copy.check_imports(mutant.place.file)
-            run = kill(mutant, copy, line, quick=quick)
+            run = kill(mutant, copy, quick=quick)
     except (MutantError, subprocess.SubprocessError) as error:
         run = Run(problem=str(error))
     verdict = Verdict(mutant, run.killer, time.monotonic() - started, run.problem)
@@ -149,15 +132,11 @@ def run_one(mutant: Mutant, *, quick: bool) -> Verdict:
     return verdict
 
 
-def kill(mutant: Mutant, copy: Copy, line: int, *, quick: bool) -> Run:
-    """Run the tests in three steps until one of them fails."""
+def kill(mutant: Mutant, copy: Copy, *, quick: bool) -> Run:
+    """Run the known test, and all tests if it does not fail."""
     known = mutant.place.killed_by
     run = run_tests(copy, [known], SELECTION_SECONDS) if is_there(copy.root, known) else Run()
     if run.killer is not None or run.problem is not None or quick:
-        return run
-    tests = covering(copy, mutant.place.file, line)
-    run = run_tests(copy, tests, SUITE_SECONDS) if tests else Run()
-    if run.killer is not None or run.problem is not None:
         return run
     return run_tests(copy, [], SUITE_SECONDS)
 
@@ -252,51 +231,6 @@ def last_started(output: str) -> str | None:
     outcome = r"(?: (?:PASSED|FAILED|ERROR|SKIPPED|XFAIL|Timeout)\b.*)?"
     started: list[str] = re.findall(rf"^(tests/\S+::.*?) ?{outcome}$", output, re.MULTILINE)
     return started[-1] if started else None
-
-
-# Coverage
-
-
-def covering(copy: Copy, file: str, line: int) -> list[str]:
-    """Return the tests that run this line, quickest first."""
-    with collecting:
-        if not SECONDS.exists() or json.loads(SECONDS.read_text())["digest"] != digest():
-            collect()
-    measured = CoverageData(str(COVERAGE))
-    measured.read()
-    contexts = measured.contexts_by_lineno(file)
-    tests = {test for each in enclosing_lines(copy.root / file, line) for test in contexts.get(each, ()) if test}
-    took: dict[str, float] = json.loads(SECONDS.read_text())["seconds"]
-    return sorted(tests, key=lambda test: took.get(test, 0.0))
-
-
-def collect() -> None:
-    """Run the suite and note for each line of the packages which tests run it."""
-    COVERAGE.parent.mkdir(parents=True, exist_ok=True)
-    COVERAGE.unlink(missing_ok=True)
-    SECONDS.unlink(missing_ok=True)
-    print(f"collecting the coverage of the suite in {COVERAGE}", flush=True)
-    with copied() as copy:
-        settings = copy.folder / "coverage.ini"
-        settings.write_text(COVERAGE_CONFIG.format(data=COVERAGE))
-        took = copy.folder / "seconds.json"
-        measuring = [str(copy.python), "-m", "coverage", "run", f"--rcfile={settings}"]
-        options = ["-q", OTHERS, "-p", "no:cacheprovider", "-p", "coverage_contexts"]
-        options += [f"--basetemp={copy.folder / 'tmp'}"]
-        environment = copy.environment | {"MUTANT_SECONDS": str(took)}
-        command = [*measuring, "-m", "pytest", *options]
-        status, output = run_bounded(command, copy.root, environment, COVERAGE_SECONDS)
-        if status not in (0, 1):
-            raise SystemExit(f"the tests could not be run:\n{output[-4000:]}")
-        SECONDS.write_text(json.dumps({"digest": digest(), "seconds": json.loads(took.read_text())}))
-
-
-def digest() -> str:
-    """Identify the sources that coverage was collected for."""
-    found = hashlib.sha256()
-    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
 
 
 if __name__ == "__main__":
