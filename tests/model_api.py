@@ -209,40 +209,25 @@ def openai_events() -> list[bytes]:
 
 def anthropic_events() -> list[bytes]:
     """A streamed message: thinking, a text in two pieces, and a tool call in two."""
+
+    def block(index: int, begins: Json, *deltas: Json) -> list[Json]:
+        return [
+            {"type": "content_block_start", "index": index, "content_block": begins},
+            *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+            {"type": "content_block_stop", "index": index},
+        ]
+
+    usage = {"input_tokens": 12, "output_tokens": 1}
+    texts = [{"type": "text_delta", "text": text} for text in ("Look", "ing.")]
+    arguments = [{"type": "input_json_delta", "partial_json": text} for text in ('{"at"', ": 1}")]
+    stop = {"stop_reason": "tool_use", "stop_sequence": None}
     events: list[Json] = [
-        {
-            "type": "message_start",
-            "message": {
-                **anthropic_answer(reason=""),
-                "content": [],
-                "usage": {"input_tokens": 12, "output_tokens": 1},
-            },
-        },
+        {"type": "message_start", "message": {**anthropic_answer(reason=""), "content": [], "usage": usage}},
         {"type": "ping"},
-        {
-            "type": "content_block_start",
-            "index": 0,
-            "content_block": {"type": "thinking", "thinking": "", "signature": ""},
-        },
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm."}},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Look"}},
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "ing."}},
-        {"type": "content_block_stop", "index": 1},
-        {
-            "type": "content_block_start",
-            "index": 2,
-            "content_block": {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
-        },
-        {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": '{"at"'}},
-        {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": ": 1}"}},
-        {"type": "content_block_stop", "index": 2},
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": "tool_use", "stop_sequence": None},
-            "usage": {"output_tokens": 3},
-        },
+        *block(0, {"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": "Hm."}),
+        *block(1, {"type": "text", "text": ""}, *texts),
+        *block(2, {"type": "tool_use", "id": "c1", "name": "look", "input": {}}, *arguments),
+        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 3}},
         {"type": "message_stop"},
     ]
     return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trio_mcp import types
 
 TASK = types.Task(
@@ -31,16 +33,9 @@ WHO = types.Implementation(
 TEXT = types.TextContent(text="t", annotations=HINTS, meta={"a": 1})
 IMAGE = types.ImageContent(data="aGk=", mime_type="image/png", annotations=HINTS, meta={"a": 1})
 AUDIO = types.AudioContent(data="aGk=", mime_type="audio/wav", annotations=HINTS, meta={"a": 1})
-LINK = types.ResourceLink(
-    uri="file:///a",
-    name="a",
-    title="A",
-    description="It.",
-    mime_type="text/plain",
-    size=1,
-    icons=ICONS,
-    annotations=HINTS,
-)
+NAMED: Any = {"name": "a", "title": "A", "description": "It.", "icons": ICONS}
+FILE: Any = {**NAMED, "mime_type": "text/plain", "annotations": HINTS}
+LINK = types.ResourceLink(uri="file:///a", size=1, **FILE)
 PAGE = types.TextResourceContents(uri="file:///a", mime_type="text/plain", text="t", meta={"a": 1})
 BLOB = types.BlobResourceContents(uri="file:///b", mime_type="image/png", blob="aGk=", meta={"a": 1})
 BLOCKS: list[types.ContentBlock] = [
@@ -72,13 +67,10 @@ SERVER = types.ServerCapabilities(
 )
 TOOLS = [
     types.Tool(
-        name="a",
-        title="A",
-        description="It.",
+        **NAMED,
         input_schema={"type": "object", "properties": {"x": True, "y": False, "z": {"type": "string"}}},
         output_schema={"type": "object", "properties": {"x": True}},
         annotations=types.ToolAnnotations(title="A", read_only_hint=True),
-        icons=ICONS,
         execution=types.ToolExecution(task_support="optional"),
         meta={"a": 1},
     ),
@@ -176,11 +168,8 @@ RESULTS: list[types.Model] = [
     types.ListPromptsResult(
         prompts=[
             types.Prompt(
-                name="a",
-                title="A",
-                description="It.",
+                **NAMED,
                 arguments=[types.PromptArgument(name="x", title="X", description="It.", required=True)],
-                icons=ICONS,
                 meta={"a": 1},
             )
         ]
@@ -188,34 +177,9 @@ RESULTS: list[types.Model] = [
     types.GetPromptResult(
         description="d", messages=[types.PromptMessage(role="user", content=block) for block in BLOCKS]
     ),
-    types.ListResourcesResult(
-        resources=[
-            types.Resource(
-                uri="file:///a",
-                name="a",
-                title="A",
-                description="It.",
-                mime_type="text/plain",
-                size=1,
-                icons=ICONS,
-                annotations=HINTS,
-                meta={"a": 1},
-            )
-        ]
-    ),
+    types.ListResourcesResult(resources=[types.Resource(uri="file:///a", size=1, meta={"a": 1}, **FILE)]),
     types.ListResourceTemplatesResult(
-        resource_templates=[
-            types.ResourceTemplate(
-                uri_template="file:///{a}",
-                name="a",
-                title="A",
-                description="It.",
-                mime_type="text/plain",
-                icons=ICONS,
-                annotations=HINTS,
-                meta={"a": 1},
-            )
-        ]
+        resource_templates=[types.ResourceTemplate(uri_template="file:///{a}", meta={"a": 1}, **FILE)]
     ),
     types.ReadResourceResult(contents=[PAGE, BLOB], ttl_ms=5, meta=META),
     types.CompleteResult(completion=types.Completion(values=["a"], total=1, has_more=False)),
