@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from serving import Child, child
+from serving import IMPORTS, ROOT, Child, child
 
 from trio_mcp import Client
 
@@ -18,6 +19,8 @@ HERE = Path(__file__).parent
 MIB = 1024 * 1024
 BUDGET = 64 * MIB
 CROWD = 1_000
+PATHS = {"PYTHONPATH": os.pathsep.join([IMPORTS["PYTHONPATH"], str(ROOT / "tests")])}
+"""What the crowd imports."""
 LIMIT = 90.0
 
 # What the connections of a crowd do, and whether that meets the budget.
@@ -120,7 +123,14 @@ async def test_a_crowd_makes_the_server_take_little_more_than_its_budget(kind: s
             await server.answers()
         idle, drawn = server.memory("VmRSS"), await server.drawn()
         async with child(
-            HERE / "hostile_crowd.py", server.port, str(CROWD), kind, strict=False, stderr=None, limit=LIMIT
+            HERE / "hostile_crowd.py",
+            server.port,
+            str(CROWD),
+            kind,
+            strict=False,
+            stderr=None,
+            limit=LIMIT,
+            variables=PATHS,
         ) as crowd:
             assert await crowd.line() == b"rests"
             if meets_budget:

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 import trio
-from serving import IMPORTS, ROOT, START
+from serving import IMPORTS, START
 
 from trio_mcp import Client, accept
 
 APP = Path(__file__).with_name("restarted_app.py")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([IMPORTS["PYTHONPATH"], str(ROOT / "tests")])}
 
 
 class Restarted:
@@ -36,7 +35,7 @@ class Restarted:
     async def start(self) -> None:
         fd = self._listener.fileno()
         command = [sys.executable, str(APP), str(fd), str(self._folder)]
-        self._process = await trio.lowlevel.open_process(command, pass_fds=[fd], env=ENVIRONMENT)
+        self._process = await trio.lowlevel.open_process(command, pass_fds=[fd], env={**os.environ, **IMPORTS})
 
     async def kill(self) -> None:
         process, self._process = self._process, None
