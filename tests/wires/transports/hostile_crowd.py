@@ -9,7 +9,7 @@ import json
 import resource
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -88,64 +88,47 @@ def handshake() -> bytes:
     return request("POST", "/mcp", encoded({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}))
 
 
-def sent_by(kind: str) -> bytes:
-    """Return what a connection of this kind sends."""
-    empty: list[object] = [[]] * VALUES
-    floats = [number + 0.5 for number in range(VALUES)]
-    objects = [
-        {f"k{number}": number} for number in range(VALUES // 3)
-    ]  # of each, the object, its name and its number count
-    match kind:
-        case "idle":
-            return b""
-        case "head":
-            return b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 15_000
-        case "body":
-            return call("echo", text="a" * (BODY - 90_000))[:-10_000]
-        case "body with an emoji":
-            return call("echo", text="a" * (BODY - 90_000) + SMILE)[:-10_000]
-        case "running call with arrays":
-            return call("wait", items=empty)
-        case "running call with floats":
-            return call("wait", items=floats)
-        case "running call with objects":
-            return call("wait", items=objects)
-        case "running call with an emoji":
-            return call("wait", items=["a" * (BODY - 90_000) + SMILE])
-        case "parked call with arrays":
-            return call("ask", items=empty)
-        case "parked call with objects":
-            return call("ask", items=objects)
-        case "parked call with arrays in _meta":
-            return call("ask", {"com.example/x": empty})
-        case "small parked call":
-            return call("ask")
-        case "result that is not read":
-            return call("make", size=1_000_000)
-        case "pipelined requests":
-            return call("wait") + call("echo", text="b" * 60_000)
-        case "sessions":
-            return handshake() * 20
-        case "streams":
-            return request("GET", "/sse")
-        case "WebSocket":
-            return UPGRADE
-        case "WebSocket message":
-            return UPGRADE + frame(b"a" * (BODY - 90_000), TEXT_FRAME)
-        case "WebSocket message with an emoji":
-            return UPGRADE + frame(SMILE.encode() + b"a" * (BODY - 90_000), TEXT_FRAME)
-        case "WebSocket results":
-            return UPGRADE + b"".join(frame(encoded(message("make", id, size=1_000_000))) for id in range(20))
-        case "WebSocket inbox":
-            return UPGRADE + b"".join(frame(encoded(message("echo", id, text="a" * 60_000))) for id in range(60))
-    raise LookupError(kind)
+EMPTY: list[object] = [[]] * VALUES
+FLOATS = [number + 0.5 for number in range(VALUES)]
+# Of each, the object, its name and its number count.
+OBJECTS = [{f"k{number}": number} for number in range(VALUES // 3)]
+LONG = "a" * (BODY - 90_000)
+
+CROWDS: dict[str, Callable[[], bytes]] = {
+    "idle": lambda: b"",
+    "head": lambda: b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 15_000,
+    "body": lambda: call("echo", text=LONG)[:-10_000],
+    "body with an emoji": lambda: call("echo", text=LONG + SMILE)[:-10_000],
+    "running call with arrays": lambda: call("wait", items=EMPTY),
+    "running call with floats": lambda: call("wait", items=FLOATS),
+    "running call with objects": lambda: call("wait", items=OBJECTS),
+    "running call with an emoji": lambda: call("wait", items=[LONG + SMILE]),
+    "parked call with arrays": lambda: call("ask", items=EMPTY),
+    "parked call with objects": lambda: call("ask", items=OBJECTS),
+    "parked call with arrays in _meta": lambda: call("ask", {"com.example/x": EMPTY}),
+    "small parked call": lambda: call("ask"),
+    "result that is not read": lambda: call("make", size=1_000_000),
+    "pipelined requests": lambda: call("wait") + call("echo", text="b" * 60_000),
+    "sessions": lambda: handshake() * 20,
+    "streams": lambda: request("GET", "/sse"),
+    "WebSocket": lambda: UPGRADE,
+    "WebSocket message": lambda: UPGRADE + frame(LONG.encode(), TEXT_FRAME),
+    "WebSocket message with an emoji": lambda: UPGRADE + frame((SMILE + LONG).encode(), TEXT_FRAME),
+    "WebSocket results": lambda: upgraded(*[message("make", id, size=1_000_000) for id in range(20)]),
+    "WebSocket inbox": lambda: upgraded(*[message("echo", id, text="a" * 60_000) for id in range(60)]),
+}
+"""What a connection of each kind sends."""
+
+
+def upgraded(*messages: object) -> bytes:
+    return UPGRADE + b"".join(frame(encoded(each)) for each in messages)
 
 
 async def main(port: int, count: int, kind: str) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     opening = trio.CapacityLimiter(AT_A_TIME)
-    data = sent_by(kind)
+    data = CROWDS[kind]()
     crowd: list[trio.SocketStream] = []
 
     async def join() -> None:
