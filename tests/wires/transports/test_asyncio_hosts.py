@@ -123,24 +123,29 @@ async def test_a_mounted_server_uses_the_pool_of_its_host(kind: str, mode: str) 
         assert host.notes == ["server started", "server ended, pool open", "host ended"]
 
 
+async def assert_ends_in_order(host: Hosted, url: str, number: signal.Signals) -> None:
+    """At a signal a call and an open stream end, then the server, then the pool."""
+    async with trio.open_nursery() as nursery, Client.connect(url, mode="legacy") as client:
+
+        async def call() -> None:
+            with trio.CancelScope(), pytest.raises(Exception):  # noqa: B017  whatever the end of the server is to it
+                await client.call_tool("wait", timeout=BOUND)
+
+        nursery.start_soon(call)
+        await host.noted("waiting")
+        host.process.send_signal(number)
+        await host.noted("host ended")
+        assert host.notes[-3:] == ["cancelled", "server ended, pool open", "host ended"]
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("kind", ["lazy", "handed"])
 async def test_a_signal_ends_calls_and_open_streams_and_the_server_before_the_pool(
     kind: str, number: signal.Signals
 ) -> None:
-    async with hosted(kind) as (host, url), trio.open_nursery() as nursery:
-        async with Client.connect(url, mode="legacy") as client:
-
-            async def call() -> None:
-                with trio.CancelScope(), pytest.raises(Exception):  # noqa: B017  whatever the end of the server is to it
-                    await client.call_tool("wait", timeout=BOUND)
-
-            nursery.start_soon(call)
-            await host.noted("waiting")
-            host.process.send_signal(number)
-            await host.noted("host ended")
-            assert host.notes[-3:] == ["cancelled", "server ended, pool open", "host ended"]
-            nursery.cancel_scope.cancel()
+    async with hosted(kind) as (host, url):
+        await assert_ends_in_order(host, url, number)
 
 
 # A host that handles signals in its loop hears them at the same time: there only the order of a lifespan holds.
@@ -149,22 +154,11 @@ OTHERS = [(name, "handed") for name in HOSTS if name != "uvicorn"] + [("gunicorn
 
 @pytest.mark.parametrize(("name", "kind"), OTHERS)
 async def test_other_hosts_serve_both_eras_and_end_the_server_before_the_pool(name: str, kind: str) -> None:
-    async with hosted(kind, HOSTS[name]) as (host, url), trio.open_nursery() as nursery:
+    async with hosted(kind, HOSTS[name]) as (host, url):
         for mode in ("modern", "legacy"):
             async with Client.connect(url, mode=mode, on_elicit=lambda _asked: accept(value=2)) as client:
                 assert (await client.call_tool("buy")).text == "2 of open"
-        async with Client.connect(url, mode="legacy") as client:
-
-            async def call() -> None:
-                with trio.CancelScope(), pytest.raises(Exception):  # noqa: B017  whatever the end of the server is to it
-                    await client.call_tool("wait", timeout=BOUND)
-
-            nursery.start_soon(call)
-            await host.noted("waiting")
-            host.process.send_signal(signal.SIGTERM)
-            await host.noted("host ended")
-            assert host.notes[-3:] == ["cancelled", "server ended, pool open", "host ended"]
-            nursery.cancel_scope.cancel()
+        await assert_ends_in_order(host, url, signal.SIGTERM)
 
 
 @pytest.mark.parametrize("way", ["drain", "lifespan"])
