@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
-from serving import IMPORTS, MODULE, Child, child, served
+from serving import MODULE, Child, child, served
 
 from trio_mcp import Client, Disconnected, PeerError
 from trio_mcp.cli.command import Status
@@ -21,7 +18,6 @@ from trio_mcp.server import Server
 
 APP = Path(__file__).with_name("lifespan_app.py")
 BOUND = 40.0
-ERAS = ["legacy", "modern"]
 
 
 HYPERCORN = ("hypercorn", "-k", "trio", "-b", "127.0.0.1:0")
@@ -54,13 +50,6 @@ async def test_on_stdio_a_failed_start_ends_the_process_with_its_exception() -> 
     async with process(APP, variables={"BROKEN": "1"}) as child:
         assert b"Broken: no database" in await child.errors()
         assert await child.end() == 1
-
-
-@pytest.mark.parametrize("mode", ERAS)
-async def test_a_client_of_a_process_reads_the_state(mode: Any) -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect([sys.executable, str(APP)], mode=mode, env={**os.environ, **IMPORTS}) as client:
-            assert (await client.call_tool("note", {"text": "a"})).structured_content == {"result": ["a"]}
 
 
 @pytest.mark.parametrize("name", ["app", "mounted", "managed"])

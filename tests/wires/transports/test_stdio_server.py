@@ -155,15 +155,6 @@ async def test_a_signal_cancels_what_runs_and_ends_the_process(number: signal.Si
         assert await app.errors() == b"cleaned up\n"
 
 
-@pytest.mark.parametrize("method", ["shield", "block"])
-async def test_clean_up_that_takes_longer_than_the_grace_is_cut_short_and_stacks_are_shown(method: str) -> None:
-    async with started(shutdown_grace=0.2) as app:
-        await busy(app, method)
-        app.process.send_signal(signal.SIGTERM)
-        assert await app.end() == 1
-        assert b"the process did not end in time" in await app.errors()
-
-
 async def test_a_second_signal_ends_the_process_at_once() -> None:
     async with started(shutdown_grace=3600) as app:
         await busy(app, "shield")
@@ -189,18 +180,6 @@ async def test_a_signal_that_a_wrapper_forwards_as_well_leaves_the_clean_up_its_
         app.process.send_signal(signal.SIGHUP)
         assert await app.end() == 0
         assert await app.errors() == b"cleaned up\n"
-
-
-async def test_a_signal_that_was_set_to_be_ignored_stays_ignored() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        async with started() as app:
-            await serving(app)
-            app.process.send_signal(signal.SIGINT)
-            await app.send(request("echo", 2))
-            assert await app.line() == echo(2)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 async def test_a_closed_stdout_ends_the_process() -> None:

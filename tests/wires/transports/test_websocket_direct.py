@@ -323,18 +323,6 @@ async def test_nothing_is_sent_at_once_after_the_close() -> None:
     assert owner.written == [b"\x81\x02{}"]
 
 
-async def test_messages_come_in_order_whatever_their_frames() -> None:
-    burst, expected = b"", list[bytes]()
-    for number in range(100):
-        text = b"%d" % number
-        burst += frame(TEXT, text) + frame(TEXT, b"half", first=0) + frame(PING) + frame(0, text)
-        expected += [text, b"half" + text]
-    async with running(serving(answer), guarded_config()) as server, server.websocket() as client:
-        await client.send(burst)
-        heard = [await client.frame() for _ in range(len(expected) + 100)]
-    assert [payload for first, payload in heard if first & 0xF != PONG] == expected
-
-
 async def test_the_messages_of_a_read_that_were_not_taken_are_the_next_ones() -> None:
     stream = accepted(WHOLE + frame(TEXT, b"[1]") + frame(TEXT, b"[2]"), frame(TEXT, b"[3]"))
     assert next(iter(await stream.receive_many())) == b"{}"
@@ -405,13 +393,6 @@ async def test_others_have_a_turn_between_expensive_messages_of_a_batch() -> Non
             assert set(await peer.answers()) == set(range(1, READS + 1))
     assert reads.compared == ORDER
     assert reads.most_at_once <= TURN // 1_800 + 1
-
-
-async def test_a_burst_of_more_frames_than_are_taken_at_once_is_answered_in_order(peer: RawPeer) -> None:
-    count = 3 * FRAMES_IN_TURN
-    assert await peer.text(await peer.leg("echo", {"text": "before"})) == "before"
-    await peer.client.send(b"".join(frame(TEXT, ping(number)) for number in range(count)))
-    assert [(await peer.receive())["id"] for _ in range(count)] == list(range(count))
 
 
 # fragments
