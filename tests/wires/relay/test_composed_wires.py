@@ -14,6 +14,7 @@ import trio
 from far_server import server as far_server
 from naming import unnamed
 from serving import IMPORTS, child, http_process, served
+from waiting import until
 
 from trio_mcp import Client, McpError, PeerError, Server, accept, proxy
 from trio_mcp.client import Change
@@ -144,8 +145,7 @@ async def test_a_proxy_on_stdio_goes_on_when_its_server_over_http_is_started_aga
                 await far.start()
                 assert (await client.call_tool("process_id")).data != first
                 assert (await client.call_tool("change")).text == "changed"
-                while not any(change.kind == "tools" for change in changes):  # noqa: ASYNC110  nothing else tells
-                    await trio.sleep(0.01)
+                await until(lambda: any(change.kind == "tools" for change in changes))
                 assert "another" in [tool.name for tool in await client.list_tools()]
 
 

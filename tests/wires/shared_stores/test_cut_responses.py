@@ -19,6 +19,7 @@ from orders import message
 from peer import hello, modern_meta
 from serving import free_port, served
 from task_process import KEYS
+from waiting import until
 from wire_terms import NEWEST_LEGACY
 
 from trio_mcp import Server, ServiceOptions
@@ -88,8 +89,7 @@ async def on_uvicorn(server: Server, *, sessions: bool) -> AsyncIterator[tuple[s
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(trio.to_thread.run_sync, abandon_on_cancel=True), asyncio.run, serve())
-        while not host.started:  # noqa: ASYNC110  it is set in the thread
-            await trio.sleep(0.01)
+        await until(lambda: host.started)
         yield f"http://127.0.0.1:{port}/mcp", loops[0].call_soon_threadsafe
         host.should_exit = True
 
@@ -119,6 +119,6 @@ async def test_a_call_that_was_given_up_ends_like_a_lost_connection(kind: str, h
                     await client.post(url, json=message("tools/call", params, 1), headers=headers)
 
             nursery.start_soon(call)
-            while not shop.begun.is_set():  # noqa: ASYNC110  it is set in the thread
-                await trio.sleep(0.01)
+            # It is set in a thread.
+            await until(shop.begun.is_set)
             run(shop.be_buried)

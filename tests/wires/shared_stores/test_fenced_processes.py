@@ -16,6 +16,7 @@ from chaos.wire import Json, Lost, Wire
 from orders import BOUND, message, two_processes
 from peer import hello
 from serving import START, HttpProcess
+from waiting import until
 from wire_terms import NEWEST_LEGACY
 
 NAME = "order-1"
@@ -32,8 +33,7 @@ class Two:
         self.wire = Wire(client, Story("orders"))
 
     async def until(self, effect: str, times: int = 1) -> None:
-        while counted(self.ledger.of(NAME))[effect] < times:  # noqa: ASYNC110  other processes have the effects
-            await trio.sleep(0.05)
+        await until(lambda: counted(self.ledger.of(NAME))[effect] >= times)
 
     async def session(self) -> Json:
         """Open a legacy session at the process that will be stopped; return its headers."""

@@ -13,6 +13,7 @@ from orders import BOUND, message, two_processes
 from peer import hello
 from serving import HttpProcess, free_port
 from store_servers import missing
+from waiting import until
 
 from trio_mcp import Client, accept
 
@@ -107,8 +108,7 @@ async def test_a_call_whose_process_ends_behind_a_proxy_goes_on_in_another_one(t
             async with trio.open_nursery() as nursery, client:
 
                 async def kill_when_answered() -> None:
-                    while "answered" not in (ledger.read_text() if ledger.exists() else ""):  # noqa: ASYNC110
-                        await trio.sleep(0.05)
+                    await until(lambda: ledger.exists() and "answered" in ledger.read_text())
                     await first.kill()
                     (tmp_path / "go").touch()
 

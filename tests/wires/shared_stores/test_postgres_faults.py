@@ -14,6 +14,7 @@ import trio
 from outcome import Value
 from store_servers import PostgresServer, postgres_server
 from store_talk import AnyStore, opened, thing, written
+from waiting import until
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.stores import (
@@ -259,9 +260,7 @@ async def test_a_lease_is_renewed_while_much_has_expired(
         store._swept_at = -math.inf  # noqa: SLF001
         for _ in range(3):
             before = store.leases._renewed_at  # noqa: SLF001
-            with trio.fail_after(LEASE_SECONDS):
-                while store.leases._renewed_at == before:  # noqa: ASYNC110, SLF001
-                    await trio.sleep(0.01)
+            await until(lambda: store.leases._renewed_at != before, LEASE_SECONDS)  # noqa: B023, SLF001
 
 
 async def test_what_has_expired_is_deleted(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,5 +269,4 @@ async def test_what_has_expired_is_deleted(server: PostgresServer, monkeypatch: 
     async with opened(server.url) as store:
         await store.write([thing(f"{number}", expires_at=time.time() + 0.1) for number in range(600)])
         with psycopg.connect(server.url, autocommit=True) as connection:
-            while connection.execute("select 1 from trio_mcp.records").fetchone():  # noqa: ASYNC110
-                await trio.sleep(0.05)
+            await until(lambda: not connection.execute("select 1 from trio_mcp.records").fetchone())

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 import trio
 from store_servers import POOL_VARIABLE, InPool, PostgresServer, pool_of, postgres_server
+from waiting import until
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.stores import Put, Record, StoreTimeout
@@ -65,8 +66,7 @@ async def test_what_was_given_up_is_not_made_after_what_follows(
                 with pytest.raises(StoreTimeout):
                     await store.write([Put(Record("thing", "late", b""))])
                 await store.write([Put(Record("thing", f"behind {behind}", b""))])
-                while admin.execute(SLEEPING).fetchone() != (0,):  # noqa: ASYNC110  no event of ours
-                    await trio.sleep(0.05)
+                await until(lambda: admin.execute(SLEEPING).fetchone() == (0,))
                 assert await store.read("thing", "late") is None
             finally:
                 server.say("drop function slow cascade")

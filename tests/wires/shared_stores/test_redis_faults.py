@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-import trio
 from certificates import make_certificate
 from store_servers import RedisServer, free_port, redis_server
-from store_talk import BOUND, bury_none, dead, opened, thing
+from store_talk import bury_none, dead, opened, thing
+from waiting import until
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.request_state import KeyRing
@@ -80,9 +80,7 @@ async def test_a_primary_that_takes_writes_without_its_replicas_is_warned_of(
 ) -> None:
     with redis_server("--replicaof", f"127.0.0.1 {server.port}"):
         server.say("CONFIG", "SET", "min-replicas-to-write", "1")
-        with trio.fail_after(BOUND):
-            while server.info("replication")["min_slaves_good_slaves"] != "1":  # noqa: ASYNC110  it is another process
-                await trio.sleep(0.05)
+        await until(lambda: server.info("replication")["min_slaves_good_slaves"] == "1")
         async with opened(server.url):
             assert "min-replicas" not in caplog.text
         server.say("CONFIG", "SET", "min-replicas-to-write", "0")

@@ -18,6 +18,7 @@ from trio_mcp.stores import Append, Put, Record, open_store
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(1, 33))
 BOUND = 60
+CLI = [sys.executable, "-m", "trio_mcp.cli"]
 SERVER = """
 from trio_mcp import Server
 
@@ -30,13 +31,16 @@ async def echo(text: str) -> str:
 """
 
 
+def environment(key: bytes | None = KEY) -> dict[str, str]:
+    others = {name: value for name, value in os.environ.items() if name != "TRIO_MCP_KEYS"}
+    keys = {} if key is None else {"TRIO_MCP_KEYS": base64.urlsafe_b64encode(key).decode()}
+    return {**others, **keys, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
 def command(*words: str, key: bytes | None = KEY) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    environment.pop("TRIO_MCP_KEYS", None)
-    if key is not None:
-        environment["TRIO_MCP_KEYS"] = base64.urlsafe_b64encode(key).decode()
-    line = [sys.executable, "-m", "trio_mcp.cli", *words]
-    return subprocess.run(line, capture_output=True, text=True, timeout=BOUND, env=environment, check=False)
+    return subprocess.run(
+        [*CLI, *words], capture_output=True, text=True, timeout=BOUND, env=environment(key), check=False
+    )
 
 
 async def fill(url: str, server: str) -> None:
@@ -107,21 +111,9 @@ def test_a_database_that_is_away_is_an_error_in_one_line() -> None:
 async def test_a_server_that_names_no_store_takes_that_of_the_option(database: str, tmp_path: Path) -> None:
     name = f"served {database[:5]}"
     (tmp_path / "served.py").write_text(SERVER.format(name=name))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    environment["TRIO_MCP_KEYS"] = base64.urlsafe_b64encode(KEY).decode()
-    line = [
-        sys.executable,
-        "-m",
-        "trio_mcp.cli",
-        "serve",
-        str(tmp_path / "served.py"),
-        "--port",
-        "0",
-        "--store",
-        database,
-    ]
+    line = [*CLI, "serve", str(tmp_path / "served.py"), "--port", "0", "--store", database]
     with trio.fail_after(BOUND):
-        process = await trio.lowlevel.open_process(line, stderr=subprocess.DEVNULL, env=environment)
+        process = await trio.lowlevel.open_process(line, stderr=subprocess.DEVNULL, env=environment())
         try:
             async with open_store(database, KeyRing([KEY]), MemoryBudget(), name) as store:
                 while not await store.nodes():  # type: ignore[attr-defined]  # noqa: ASYNC110
