@@ -104,11 +104,13 @@ async def test_a_file_that_is_not_there_any_more_is_not_swept(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
+    # With the second write, once.
+    monkeypatch.setattr(sqlite, "SWEEP_ROWS", 2)
+    monkeypatch.setattr(sqlite, "SWEEP_SECONDS", 1_000_000)
     async with open_sqlite(str(path), clock=clock) as store:
         await store.write([thing("a", expires_at=clock.now + 1)])
         clock.now += 2
         os.rename(path, f"{path}.moved")
-        monkeypatch.setattr(sqlite, "SWEEP_ROWS", 1)
         with pytest.raises(StoreError):
             await store.write([thing("b")])
         await until(lambda: "cannot drop" in caplog.text)
@@ -134,7 +136,8 @@ async def test_an_idle_process_whose_lock_file_is_gone_has_it_again_after_a_whil
     monkeypatch.setattr(sqlite, "SWEEP_SECONDS", 0.02)
     async with open_sqlite(str(path)) as store, open_sqlite(str(path)) as other:
         await store.join("here")
-        shutil.rmtree(f"{path}.nodes")
+        # At once: it makes the file again at any time.
+        os.rename(f"{path}.nodes", f"{path}.gone")
         await until((Path(f"{path}.nodes") / "here").exists)
         assert await other.is_alive("here")
 
@@ -250,6 +253,39 @@ async def test_a_store_that_is_closed_leaves_the_log_to_those_that_use_it(path: 
         assert size_of(path) < some
         assert await store.read("thing", "a") is not None
     assert size_of(path) > some
+
+
+class Closing:
+    """A connection that notes that it is closed; the one of the look-ups lets the other one go first, if that does not wait."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str, closed: list[str], other: threading.Event) -> None:
+        self._connection, self._name = connection, name
+        self._closed, self._other = closed, other
+
+    def close(self) -> None:
+        if self._name == "reader":
+            self._other.wait(0.2)
+        self._connection.close()
+        self._closed.append(self._name)
+        self._other.set()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+
+async def test_the_connection_that_writes_is_closed_last(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that are closed at the same moment, neither moves the log into the file."""
+    closed, one = list[str](), threading.Event()
+    opened = sqlite.open_connections
+
+    def open_connections(path: Path) -> tuple[Closing, Closing]:
+        writer, reader = opened(path)
+        return Closing(writer, "writer", closed, one), Closing(reader, "reader", closed, one)
+
+    monkeypatch.setattr(sqlite, "open_connections", open_connections)
+    async with open_sqlite(str(path)) as store:
+        await store.write([thing("a")])
+    assert closed == ["reader", "writer"]
 
 
 async def test_a_second_store_in_the_same_process_leaves_the_locks_of_the_first_one(path: Path) -> None:

@@ -65,10 +65,12 @@ class SqliteStore:
         self._reader = reader
         self._clock = clock
         self._looking_up = threading.Lock()
-        self._writer = Writer(file, writer, OwnFiles(file, self._nodes), self._nodes, self._looking_up, clock)
+        self._reader_closed = threading.Event()
+        files = OwnFiles(file, self._nodes)
+        self._writer = Writer(file, writer, files, self._nodes, self._looking_up, self._reader_closed, clock)
         work = self._writer
         self._writes: Batches[Sequence[Change]] = Batches(str(path), work.commit, work.close, work.keep_up)
-        self._reads: Batches[Callable[[], object]] = Batches(str(path), run_all, reader.close, most=MOST_AT_ONCE)
+        self._reads: Batches[Callable[[], object]] = Batches(str(path), run_all, self._close_reader, most=MOST_AT_ONCE)
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes or none, like `Store.write`."""
@@ -151,6 +153,10 @@ class SqliteStore:
         with self._looking_up:
             return query(self._reader, *args)
 
+    def _close_reader(self) -> None:
+        self._reader.close()
+        self._reader_closed.set()
+
     def _check_open(self) -> None:
         if self._is_closing:
             raise StoreError(f"the store {self.path} is closed")
@@ -183,6 +189,7 @@ class Writer:
     Args:
         nodes: left when the file is closed: until then this process may write.
         looking_up: held by each look-up.
+        reader_closed: set when the connection of the look-ups is closed.
     """
 
     def __init__(
@@ -192,6 +199,7 @@ class Writer:
         files: OwnFiles,
         nodes: Nodes,
         looking_up: threading.Lock,
+        reader_closed: threading.Event,
         clock: Callable[[], float],
     ) -> None:
         self._path = path
@@ -199,6 +207,7 @@ class Writer:
         self._files = files
         self._nodes = nodes
         self._looking_up = looking_up
+        self._reader_closed = reader_closed
         self._clock = clock
         self._written = 0
         """Rows that were written since the last search for what has expired."""
@@ -256,7 +265,8 @@ class Writer:
     def close(self) -> None:
         """Close the file; then this process lives no more for the others."""
         self._records.close()
-        # The last connection to a file moves the write-ahead log into it.
+        # The last connection to a file moves the write-ahead log into it. Of two that are closed at once, neither does.
+        self._reader_closed.wait(LAST_READ_SECONDS)
         self._connection.close()
         self._nodes.leave()
 
