@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from hypothesis import given, settings, strategies as st
 
+from trio_mcp.session import MemoryBudget
 from trio_mcp.stores import EventsGone, LogKey, MemoryEventStore, MemoryStore, NoSuchEvent, StoreError
 from trio_mcp.stores.adapters import StoredEvents
 
@@ -165,6 +166,16 @@ async def test_a_stream_over_the_share_of_its_caller_loses_its_beginning() -> No
     await store.append(A, 1, numbered(1, 4))
     assert await everything(store, YOU) == numbered(1, 4)
     assert await everything(store, A, 2) == numbered(3, 2)
+
+
+async def test_over_half_of_the_memory_a_caller_within_its_share_loses_nothing() -> None:
+    memory = MemoryBudget(100_000)
+    table = memory.open_table()
+    table.draw(60_000, "they")
+    store = MemoryEventStore(memory=memory)
+    for key in (A, YOU):
+        await store.append(key, 1, numbered(1, 2))
+    assert await everything(store, A) == await everything(store, YOU) == numbered(1, 2)
 
 
 KEYS = [LogKey(owner, session, stream) for owner in (None, "p") for session in ("s", "t") for stream in (1, 2)]
