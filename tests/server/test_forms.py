@@ -260,8 +260,3 @@ def test_no_answer_of_a_peer_raises_anything_but_value_error(content: JsonObject
 def test_an_integer_may_be_written_as_a_fraction(schema: object, content: JsonObject) -> None:
     found = form_of(schema).read(content)
     assert (found, isinstance(found, int)) == (content["value"], True)
-
-
-def test_a_fraction_is_no_integer() -> None:
-    with pytest.raises(ValueError, match="value"):
-        form_of(int).read({"value": 3.5})

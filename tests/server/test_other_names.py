@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,22 +17,28 @@ from trio_mcp.server import ElicitExchange, other_names
 from trio_mcp.server.context import Context
 from trio_mcp.testing import make_context
 
+OWNERS: dict[str, tuple[Callable[[], Any], str, dict[str, str]]] = {
+    "server": (lambda: Server("x"), "Server", other_names.OF_SERVER),
+    "class": (lambda: Server, "Server", other_names.OF_SERVER),
+    "client": (lambda: Client.connect(Server("x")), "Client", OF_CLIENT),
+}
+OF_THE_CLASS = ["from_openapi", "from_fastapi", "as_proxy"]
+OF_ANY_CLIENT = ["close", "is_connected", "call_tool_mcp", "session", "initialize_result", "transport", *OF_CLIENT]
 
-@pytest.mark.parametrize("name", other_names.OF_SERVER)
-def test_a_method_that_another_library_has_is_answered_with_ours(name: str) -> None:
-    assert not hasattr(Server, name)
-    server: Any = Server("x")
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        *(("server", name) for name in other_names.OF_SERVER),
+        *(("class", name) for name in OF_THE_CLASS),
+        *(("client", name) for name in OF_ANY_CLIENT),
+    ],
+)
+def test_a_name_that_another_library_has_is_answered_with_ours(owner: str, name: str) -> None:
+    make, shown, answers = OWNERS[owner]
     with pytest.raises(AttributeError) as caught:
-        getattr(server, name)
-    assert unnamed(str(caught.value), "Server", name, other_names.OF_SERVER[name]) == []
-
-
-@pytest.mark.parametrize("name", ["from_openapi", "from_fastapi", "as_proxy"])
-def test_a_method_of_the_class_that_another_library_has_is_answered_with_ours(name: str) -> None:
-    server: Any = Server
-    with pytest.raises(AttributeError) as caught:
-        getattr(server, name)
-    assert unnamed(str(caught.value), "Server", name, other_names.OF_SERVER[name]) == []
+        getattr(make(), name)
+    assert unnamed(str(caught.value), shown, name, answers[name]) == []
 
 
 @pytest.mark.parametrize(
@@ -82,18 +89,6 @@ async def test_an_option_of_a_question_is_too() -> None:
             await ctx.elicit("?", str, response_type=str)
 
 
-@pytest.mark.parametrize(
-    "name", ["close", "is_connected", "call_tool_mcp", "session", "initialize_result", "transport", *OF_CLIENT]
-)
-def test_an_attribute_of_a_client_that_another_library_has_is_answered_with_ours(name: str) -> None:
-    client: Any = Client.connect(Server("x"))
-    with pytest.raises(AttributeError) as caught:
-        getattr(client, name)
-    assert unnamed(str(caught.value), "Client", name, OF_CLIENT[name]) == []
-    with pytest.raises(AttributeError, match=r"'Client' object has no attribute 'none'$"):
-        _ = client.none
-
-
 @pytest.mark.parametrize("text", OF_CLIENT.values())
 def test_what_is_written_instead_exists(text: str) -> None:
     for name in re.findall(r"client\.(\w+)", text):
@@ -115,7 +110,8 @@ def print_nothing() -> None:
 
 def test_any_other_attribute_is_missing_as_ever() -> None:
     server: Any = Server("x")
-    with pytest.raises(AttributeError, match=r"'Server' object has no attribute 'none'$"):
-        _ = server.none
+    for owner in (server, Client.connect(server)):
+        with pytest.raises(AttributeError, match=rf"'{type(owner).__name__}' object has no attribute 'none'$"):
+            _ = owner.none
     assert copy.copy(server).tools == ()
     assert not inspect.isawaitable(server)

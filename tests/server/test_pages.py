@@ -49,14 +49,11 @@ async def test_pages_hold_everything_once_in_the_order_of_registration(method: s
     async with talk_to(filled(page_size=2)) as talk:
         pages = await names(talk, method)
         again = await names(talk, method)
+    async with talk_to(filled(4, page_size=2)) as talk:
+        assert [len(found) for found in await names(talk, method)] == [2, 2]  # a last page that is full
     assert [len(found) for found in pages] == [2, 2, 1]
     assert [int(name[-1]) for found in pages for name in found] == [0, 1, 2, 3, 4]
     assert again == pages
-
-
-async def test_a_last_page_that_is_full_has_no_cursor() -> None:
-    async with talk_to(filled(4, page_size=2)) as talk:
-        assert [len(found) for found in await names(talk, "tools/list")] == [2, 2]
 
 
 @pytest.mark.parametrize("method", LISTS)
@@ -148,14 +145,5 @@ async def test_sessions_on_one_server_do_not_see_each_others_lists() -> None:
         await other.initialize(capabilities={})
         assert await names(talk, legacy=True) == [["anybody", "samplers"], ["last"]]
         assert await names(other, legacy=True) == [["anybody", "last"]]
-
-
-async def test_what_a_tool_needs_and_may_ask_is_published_with_it() -> None:
-    async with talk_to(picky()) as talk:
         (_, gated) = (await page(talk, "tools/list"))["tools"]
     assert gated["_meta"] == {"trio-mcp/requires": ["sampling"]}
-
-
-def test_a_capability_that_no_client_declares_is_refused_when_the_tool_is_offered() -> None:
-    with pytest.raises(ValueError, match="telepathy"):
-        Server("wrong").add_tool(lambda: "", name="x", requires={"telepathy"})

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+import trio
 
 from trio_mcp import Client, Server, proxy
 
 
-def test_run_in_an_asyncio_program_raises_and_names_what_to_write() -> None:
-    async def main() -> None:
-        Server("shop").run()
+async def run(server: Any) -> None:
+    server.run("http")
 
+
+@pytest.mark.parametrize("loop", [trio.run, lambda main, *args: asyncio.run(main(*args))], ids=["trio", "asyncio"])
+@pytest.mark.parametrize("server", [Server("shop"), proxy(Client.connect(Server("shop")))], ids=["server", "proxy"])
+def test_run_in_a_loop_raises_and_names_what_to_write(loop: Any, server: Any) -> None:
     with pytest.raises(RuntimeError, match=r"await server\.serve\("):
-        asyncio.run(main())
-
-
-async def test_run_in_a_trio_program_raises_and_names_what_to_write() -> None:
-    with pytest.raises(RuntimeError, match=r"await server\.serve\("):
-        Server("shop").run("http")
-
-
-async def test_a_proxy_raises_as_a_server_does() -> None:
-    with pytest.raises(RuntimeError, match=r"await server\.serve\("):
-        proxy(Client.connect(Server("shop"))).run()
+        loop(run, server)

@@ -221,13 +221,6 @@ async def test_a_body_that_drops_a_question_fails_when_it_returns(function: Call
 
 
 @never_awaited
-@pytest.mark.parametrize("function", list(DROPPING), ids=lambda function: function.__name__)
-async def test_a_mock_client_shows_the_failure(function: Callable[..., Any]) -> None:
-    assert (await MockClient().call(function)).is_error
-    HELD.clear()
-
-
-@never_awaited
 async def test_a_branch_that_drops_a_question_fails_alone() -> None:
     async def tolerant(ctx: Context) -> str:
         with pytest.raises(LocalProtocolError, match=naming("ctx.elicit.strict")):
