@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -37,6 +39,19 @@ def beside_trio(main: Callable[[], Awaitable[object]]) -> None:
 
     trio.run(bounded)
     assert "trio_mcp asyncio loop" not in {thread.name for thread in threading.enumerate()}
+
+
+def on_both_loops(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test on Trio in an asyncio program, and where there is none."""
+
+    @functools.wraps(test)
+    def runs(run: Run, **arguments: object) -> None:
+        run(functools.partial(test, **arguments))
+
+    own = inspect.signature(test)
+    takes = [inspect.Parameter("run", inspect.Parameter.POSITIONAL_OR_KEYWORD), *own.parameters.values()]
+    runs.__signature__ = own.replace(parameters=takes)  # type: ignore[attr-defined]  what pytest reads
+    return runs
 
 
 def on_elicit(_asked: ElicitRequestFormParams) -> ElicitResult:

@@ -11,18 +11,21 @@ from typing import Annotated
 import pytest
 import trio
 import trio.lowlevel
-from both_loops import BOUND, Run, called, in_program, talk, until
+from both_loops import BOUND, Run, called, in_program, on_both_loops, talk, until
+from httpx2 import ASGITransport, AsyncClient
 from pydantic import BaseModel
 from talk import offering
 
 from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError, to_asyncio, tool
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
 from trio_mcp.types import PromptReference
+from trio_mcp_transports.http import asgi_app
 
 # to_asyncio
 
 
-def test_an_asyncio_function_is_run_from_trio(run: Run) -> None:
+@on_both_loops
+async def test_an_asyncio_function_is_run_from_trio() -> None:
     async def double(number: int) -> int:
         await asyncio.sleep(0)
         assert asyncio.current_task() is not None
@@ -31,33 +34,26 @@ def test_an_asyncio_function_is_run_from_trio(run: Run) -> None:
     async def fail() -> None:
         raise KeyError("broken")
 
-    async def main() -> None:
-        assert await to_asyncio.run(double, 4) == 8
-        with pytest.raises(KeyError):
-            await to_asyncio.run(fail)
-
-    run(main)
+    assert await to_asyncio.run(double, 4) == 8
+    with pytest.raises(KeyError):
+        await to_asyncio.run(fail)
 
 
-def test_all_asyncio_code_of_a_run_shares_one_loop(run: Run) -> None:
-    async def loop() -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()
+@on_both_loops
+async def test_all_asyncio_code_of_a_run_shares_one_loop() -> None:
+    loops = set[asyncio.AbstractEventLoop]()
 
-    async def main() -> None:
-        loops = set[asyncio.AbstractEventLoop]()
+    async def find() -> None:
+        loops.add(asyncio.get_running_loop())
 
-        async def find() -> None:
-            loops.add(await to_asyncio.run(loop))
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(5):
-                nursery.start_soon(find)
-        assert len(loops) == 1
-
-    run(main)
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(to_asyncio.run, find)
+    assert len(loops) == 1
 
 
-def test_a_cancel_reaches_asyncio_as_its_own_kind_and_waits_for_the_clean_up(run: Run) -> None:
+@on_both_loops
+async def test_a_cancel_reaches_asyncio_as_its_own_kind_and_waits_for_the_clean_up() -> None:
     events = list[object]()
 
     async def wait() -> None:
@@ -69,13 +65,14 @@ def test_a_cancel_reaches_asyncio_as_its_own_kind_and_waits_for_the_clean_up(run
             events.append("clean")
             raise
 
-    async def main() -> None:
-        with trio.move_on_after(0.02) as scope:
+    with trio.move_on_after(0.02) as scope:
+        try:
             await to_asyncio.run(wait)
-        assert scope.cancelled_caught
-        assert events == [asyncio.CancelledError, "clean"]
-
-    run(main)
+        except BaseException as error:
+            events.append(type(error))
+            raise
+    assert scope.cancelled_caught
+    assert events == [asyncio.CancelledError, "clean", trio.Cancelled]
 
 
 class Manager:
@@ -99,59 +96,47 @@ class Manager:
         return self._suppresses
 
 
-def test_one_asyncio_task_enters_and_leaves_a_manager(run: Run) -> None:
+@on_both_loops
+async def test_one_asyncio_task_enters_and_leaves_a_manager() -> None:
     manager = Manager()
-
-    async def main() -> None:
-        async with to_asyncio.open(manager) as value:
-            assert value == "value"
-        assert manager.events == [None, "closed"]
-        assert len(manager.tasks) == 1
-
-    run(main)
+    async with to_asyncio.open(manager) as value:
+        assert value == "value"
+    assert manager.events == [None, "closed"]
+    assert len(manager.tasks) == 1
 
 
-def test_a_manager_sees_the_exception_of_its_block_and_may_suppress_it(run: Run) -> None:
-    async def main() -> None:
-        with pytest.raises(KeyError):
-            async with to_asyncio.open(Manager):
-                raise KeyError("mine")
-        suppressing = Manager(suppresses=True)
-        async with to_asyncio.open(suppressing):
+@on_both_loops
+async def test_a_manager_sees_the_exception_of_its_block_and_may_suppress_it() -> None:
+    with pytest.raises(KeyError):
+        async with to_asyncio.open(Manager):
             raise KeyError("mine")
-        assert suppressing.events == [KeyError, "closed"]
-
-    run(main)
+    suppressing = Manager(suppresses=True)
+    async with to_asyncio.open(suppressing):
+        raise KeyError("mine")
+    assert suppressing.events == [KeyError, "closed"]
 
 
 @pytest.mark.parametrize("suppresses", [False, True])
-def test_a_cancel_of_its_block_cancels_the_task_of_a_manager_which_cannot_suppress_it(
-    run: Run, suppresses: bool
-) -> None:
+@on_both_loops
+async def test_a_cancel_of_its_block_cancels_the_task_of_a_manager_which_cannot_suppress_it(suppresses: bool) -> None:
     manager = Manager(suppresses=suppresses)
-
-    async def main() -> None:
-        with trio.move_on_after(0.02) as scope:
-            async with to_asyncio.open(manager):
-                await trio.sleep_forever()
-        assert scope.cancelled_caught
-        assert manager.events == [asyncio.CancelledError, "closed"]
-
-    run(main)
+    with trio.move_on_after(0.02) as scope:
+        async with to_asyncio.open(manager):
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert manager.events == [asyncio.CancelledError, "closed"]
 
 
-def test_a_manager_that_fails_to_open_raises_in_front_of_the_block(run: Run) -> None:
+@on_both_loops
+async def test_a_manager_that_fails_to_open_raises_in_front_of_the_block() -> None:
     @asynccontextmanager
     async def broken() -> AsyncIterator[None]:
         raise KeyError("closed")
         yield
 
-    async def main() -> None:
-        with pytest.raises(KeyError):
-            async with to_asyncio.open(broken()):
-                raise AssertionError
-
-    run(main)
+    with pytest.raises(KeyError):
+        async with to_asyncio.open(broken()):
+            raise AssertionError
 
 
 # bodies
@@ -466,7 +451,8 @@ def test_a_trio_tool_in_an_asyncio_program_that_calls_asyncio_run_fails_with_wha
     assert "to_asyncio.run" in result.text
 
 
-def test_authenticate_and_routes_of_an_asyncio_server_run_on_asyncio(run: Run) -> None:
+@on_both_loops
+async def test_authenticate_and_routes_of_an_asyncio_server_run_on_asyncio() -> None:
     async def authenticate(headers: object) -> str:
         await asyncio.sleep(0)
         return "me"
@@ -478,20 +464,9 @@ def test_authenticate_and_routes_of_an_asyncio_server_run_on_asyncio(run: Run) -
         await asyncio.sleep(0)
         return HttpResponse(b"done")
 
-    @server.tool
-    async def who(ctx: Context) -> str:
-        return str(ctx.caller.principal)
-
-    async def main() -> None:
-        from httpx2 import ASGITransport, AsyncClient
-
-        from trio_mcp_transports.http import asgi_app
-
-        app = asgi_app(server)
-        async with app.lifespan(), AsyncClient(transport=ASGITransport(app), base_url="http://localhost") as http:
-            assert (await http.get("/hook")).content == b"done"
-            assert (await app.principal_of({})) == "me"
-        given = asgi_app(Server("given", asyncio=True), authenticate=authenticate)
-        assert (await given.principal_of({})) == "me"
-
-    run(main)
+    app = asgi_app(server)
+    async with app.lifespan(), AsyncClient(transport=ASGITransport(app), base_url="http://localhost") as http:
+        assert (await http.get("/hook")).content == b"done"
+        assert (await app.principal_of({})) == "me"
+    given = asgi_app(Server("given", asyncio=True), authenticate=authenticate)
+    assert (await given.principal_of({})) == "me"
