@@ -278,17 +278,6 @@ async def test_more_calls_than_the_limit_are_counted() -> None:
         assert len((await seen(talk, limit=1)).calls) == 1
 
 
-async def test_more_branches_than_the_limit_are_counted() -> None:
-    async def many(ctx: Context) -> None:
-        await ctx.branch_all(*[flights] * 30)
-
-    async with play(offering(many), Modern) as player:
-        await player.call("many")
-        call = (await seen(player.talk, limit=10)).calls[0]
-        assert (len(call.branches), call.more_branches) == (10, 20)
-        assert str(call).splitlines()[-1] == "└─ and 20 more branches"
-
-
 async def test_the_branches_of_all_calls_are_bounded_and_calls_with_few_show_all() -> None:
     async def some(number: int, ctx: Context) -> None:
         await ctx.branch_all(*[flights] * number)
@@ -304,15 +293,19 @@ async def test_the_branches_of_all_calls_are_bounded_and_calls_with_few_show_all
         assert {call.state for call in none.calls} == {CallState.PARKED}
 
 
-async def test_a_branch_that_runs_counts_if_it_is_shown_or_not(era: type[Legacy]) -> None:
+async def test_more_branches_than_the_limit_are_counted_and_one_that_runs_if_it_is_shown_or_not(
+    era: type[Legacy],
+) -> None:
     async def many(ctx: Context) -> None:
-        await ctx.branch_all(*[flights] * 5, work)
+        await ctx.branch_all(*[flights] * 29, work)
 
     async with play(offering(many, settle=1000), era) as player:
         await player.call("many")
-        for limit in (1, 100):
+        for limit, more in ((10, 20), (1, 29), (100, 0)):
             (call,) = (await seen(player.talk, limit=limit)).calls
             assert call.state is CallState.RUNNING
+            assert (len(call.branches), call.more_branches) == (30 - more, more)
+            assert (str(call).splitlines()[-1] == f"└─ and {more} more branches") is (more > 0)
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "1"])
@@ -344,7 +337,7 @@ def living_calls() -> list[Call]:
 # as text and JSON
 
 
-async def test_the_text_is_an_indented_tree() -> None:
+async def test_the_text_is_an_indented_tree_and_the_json_has_the_names_of_the_attributes() -> None:
     async with talk_to(offering(book)) as talk:
         await Legacy(talk, EVERYTHING).call("book", {"to": "Lisbon"})
         tree = await seen(talk)
@@ -356,16 +349,8 @@ async def test_the_text_is_an_indented_tree() -> None:
         "      ├─ branch 1 flights: waits for the model (sample)",
         "      └─ branch 2 hotels: waits for the user (elicit)",
     ]
-
-
-async def test_the_json_has_the_names_of_the_attributes() -> None:
-    async with talk_to(offering(book)) as talk:
-        await Legacy(talk, EVERYTHING).call("book", {"to": "Lisbon"})
-        tree = await seen(talk)
     written = json.loads(json.dumps(tree.to_json()))
     assert written == tree.to_json()
     (call,) = written["clients"][0]["calls"]
-    assert (call["state"], call["branches"][0]["awaits"]) == (
-        "waiting",
-        [{"kind": "sample", "source": "model", "count": 1}],
-    )
+    (asked,) = call["branches"][0]["awaits"]
+    assert (call["state"], asked) == ("waiting", {"kind": "sample", "source": "model", "count": 1})

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import trio
 from connected import connected
-from talk import talk_to
+from talk import accept, talk_to
 
-from trio_mcp import Caller, Client, Context, Server, ToolError, ToolSearch
+from trio_mcp import Caller, Client, Context, Server, ServiceOptions, ToolError, ToolSearch
+from trio_mcp.protocol.jsonrpc import Request
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import CallHandler, CallRequest, CallResult
 from trio_mcp.types import JsonObject
 
@@ -68,21 +70,30 @@ async def test_a_search_returns_the_schemas_of_what_it_finds(mode: str) -> None:
     assert result["total"] == 1
 
 
-async def test_call_tool_runs_the_tool_and_returns_its_result(mode: str) -> None:
-    async with connected(zoo(), mode) as client:
-        called = await client.call_tool("call_tool", {"name": "sell_ticket", "arguments": {"age": 7}})
-        assert called.structured_content == {"price": 5}
+async def fail() -> None:
+    raise ToolError("the lion is asleep")
+
+
+@pytest.mark.parametrize(
+    ("request_of", "is_error", "text"),
+    [
+        ({"name": "sell_ticket", "arguments": {"age": 7}}, False, '{"price":5}'),
+        ({"name": "sell_ticket", "arguments": {"age": "old"}}, True, "Invalid arguments for sell_ticket: age"),
+        ({"arguments": {}}, True, "Invalid arguments for call_tool: name"),
+        ({"name": "sell_tickets"}, True, "search_tools"),
+        ({"name": "fail"}, True, "the lion is asleep"),
+    ],
+    ids=["a result", "wrong arguments", "no name", "an unknown name", "an error of the tool"],
+)
+async def test_call_tool_validates_the_arguments_and_returns_the_result_of_the_tool(
+    mode: str, request_of: Any, is_error: bool, text: str
+) -> None:
+    server = zoo()
+    server.add_tool(fail)
+    async with connected(server, mode) as client:
+        called = await client.call_tool("call_tool", request_of)
+        assert (called.is_error, text in called.text) == (is_error, True)
         assert (await client.call_tool("feed_animal", {"animal": "Bo", "grams": 2})).text == "Bo ate 2 g"
-
-
-async def test_call_tool_validates_the_arguments_against_the_schema_of_the_tool(mode: str) -> None:
-    async with connected(zoo(), mode) as client:
-        wrong = await client.call_tool("call_tool", {"name": "sell_ticket", "arguments": {"age": "old"}})
-        assert wrong.is_error
-        assert "Invalid arguments for sell_ticket: age" in wrong.text
-        unnamed = await client.call_tool("call_tool", {"arguments": {}})
-        assert unnamed.is_error
-        assert "Invalid arguments for call_tool: name" in unnamed.text
 
 
 async def test_a_tool_that_call_tool_runs_samples_and_reports(mode: str) -> None:
@@ -138,24 +149,11 @@ async def test_a_call_of_call_tool_is_replayed_by_another_process() -> None:
 
         return server
 
-    from trio_mcp import ServiceOptions
-    from trio_mcp.protocol.sealing.request_state import KeyRing
-
     keys = ServiceOptions(keys=KeyRing.random())
-    async with talk_to(make().copy(options=keys)) as first:
+    async with talk_to(make().copy(options=keys)) as first, talk_to(make().copy(options=keys)) as second:
         interim = await first.round(first.leg("call_tool", asked))
-        async with talk_to(make().copy(options=keys)) as second:
-            result = await second.result(
-                interim.leg({interim.key: {"action": "accept", "content": {"value": "on"}}}, talk=second)
-            )
-    assert (result["content"][0]["text"], len(runs)) == ("accept: on", 2)
-
-
-async def test_an_unknown_tool_is_an_error_of_the_model_that_says_where_to_look(mode: str) -> None:
-    async with connected(zoo(), mode) as client:
-        result = await client.call_tool("call_tool", {"name": "sell_tickets"})
-    assert result.is_error
-    assert "search_tools" in result.text
+        assert await second.text(interim.leg({interim.key: accept(value="on")}, talk=second)) == "accept: on"
+    assert len(runs) == 2
 
 
 async def test_a_tool_that_the_caller_may_not_see_is_neither_found_nor_called() -> None:
@@ -187,8 +185,6 @@ async def test_scopes_hold_for_what_call_tool_names() -> None:
     @server.tool(scopes=["gate:open"])
     async def open_gate() -> str:
         return "open"
-
-    from trio_mcp.protocol.jsonrpc import Request
 
     async with talk_to(server) as talk:
         request = Request(1, "tools/call", {"name": "call_tool", "arguments": {"name": "open_gate"}})
@@ -303,18 +299,6 @@ async def test_a_copy_with_a_tool_search_leaves_the_server_as_it_is() -> None:
         assert len(await client.list_tools()) == 2
         server.add_tool(sample_tool, name="late_comer")
         assert await found(client, "late") == ["late_comer"]
-
-
-async def test_a_tool_error_is_that_of_the_tool() -> None:
-    server = zoo()
-
-    @server.tool
-    async def fail() -> None:
-        raise ToolError("the lion is asleep")
-
-    async with connected(server, "modern") as client:
-        result = await client.call_tool("call_tool", {"name": "fail"})
-    assert (result.is_error, result.text) == (True, "the lion is asleep")
 
 
 async def test_call_tool_may_run_as_a_task_in_a_legacy_session() -> None:
