@@ -10,6 +10,7 @@ import pytest
 from connected import connected
 from one_tool import answered
 from pydantic import BaseModel
+from scripted_model import message, use
 from talk import DECLINE, DISMISS, Json, Legacy, accept, offering
 
 from trio_mcp import Accepted, Context, Elicit, Server, accept as user_accepts
@@ -47,12 +48,15 @@ def number(name: str) -> int:
 
 
 def test_the_messages_are_a_tool_call_and_its_result() -> None:
-    request, response = exchange().messages
-    assert (request.role, response.role) == ("assistant", "user")
-    assert request.content == [TextContent(text="Your move?"), ToolUseContent(id="elicit_ab_1", name="pick", input={})]
-    assert response.content == [ToolResultContent(tool_use_id="elicit_ab_1", content=[TextContent(text='{"value":2}')])]
-    assert exchange().messages == (exchange().request, exchange().response)
-    assert conversation_problem(exchange().messages) is None
+    asked = exchange()
+    request, response = asked.messages
+    assert request == message("assistant", "Your move?", use("pick", "elicit_ab_1"))
+    result = ToolResultContent(tool_use_id="elicit_ab_1", content=[TextContent(text='{"value":2}')])
+    assert response == message("user", result)
+    assert asked.messages == (asked.request, asked.response)
+    assert conversation_problem(asked.messages) is None
+    with pytest.raises(AttributeError):
+        asked.id = "other"  # type: ignore[misc]
 
 
 def test_a_question_without_a_text_has_no_empty_block() -> None:
@@ -91,11 +95,6 @@ def test_it_is_written_as_anthropic_takes_it() -> None:
         {"role": "assistant", "content": [{"type": "text", "text": "Your move?"}, use]},
         {"role": "user", "content": [result]},
     ]
-
-
-def test_it_cannot_be_changed() -> None:
-    with pytest.raises(AttributeError):
-        exchange().id = "other"  # type: ignore[misc]
 
 
 # what elicit returns

@@ -46,10 +46,6 @@ def deferred(lazy: Lazy) -> str:
     return lazy.name
 
 
-def returned() -> Annotated[str, Field(pattern=LOOK)]:
-    return ""
-
-
 def raw(arguments: dict[str, Any]) -> str:
     return str(arguments)
 

@@ -51,7 +51,6 @@ async def test_a_tool_takes_and_returns_models_that_are_local_to_a_function() ->
 
 @lazily
 async def test_a_tool_takes_a_class_that_is_defined_between_the_function_and_its_registration() -> None:
-    """Fails only on Python 3.14 and later."""
     server = Server("forward")
 
     def price(trip: Trip) -> int:  # noqa: F821
@@ -67,7 +66,6 @@ async def test_a_tool_takes_a_class_that_is_defined_between_the_function_and_its
 
 @lazily
 def test_a_name_that_a_tool_needs_and_that_is_not_defined_is_refused_and_named() -> None:
-    """Fails only on Python 3.14 and later."""
     server = Server("unknown")
 
     def book(city: str, price: list[Unknown]) -> None: ...
@@ -128,7 +126,6 @@ def with_handoff() -> None:
 def test_a_name_that_only_type_checkers_know_does_not_matter_where_no_value_is_validated(
     register: Callable[[], None],
 ) -> None:
-    """Fails only on Python 3.14 and later."""
     register()
 
 
@@ -136,7 +133,6 @@ def test_a_name_that_only_type_checkers_know_does_not_matter_where_no_value_is_v
 def test_a_factory_may_be_annotated_with_a_name_that_only_type_checkers_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails only on Python 3.14 and later."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     file = tmp_path / "lazy_app.py"
     file.write_text("import trio_mcp\ndef make(name: Unknown = 'made') -> OtherServer: return trio_mcp.Server(name)")

@@ -14,8 +14,6 @@ from trio_mcp import Client, Context, PeerError, ResourceNotFound, Server, accep
 from trio_mcp.errors import BranchElicitNotAllowed, BranchLimit
 from trio_mcp.types import CallToolResult
 
-BOUND = 20
-
 
 @pytest.fixture
 def server() -> Server:

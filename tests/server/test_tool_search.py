@@ -16,8 +16,6 @@ from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import CallHandler, CallRequest, CallResult
 from trio_mcp.types import JsonObject
 
-BOUND = 20.0
-
 
 def zoo(**options: Any) -> Server:
     server = Server("zoo", tool_search=ToolSearch(**options))

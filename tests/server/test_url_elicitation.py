@@ -312,40 +312,33 @@ async def needs_page() -> str:
 
 
 async def test_a_client_that_can_open_pages_gets_the_error_of_its_revision() -> None:
-    server = offering(needs_page)
+    async def tool() -> None:
+        other = UrlElicitationRequired("And the calendar", f"{URL}/calendar")
+        raise UrlElicitationRequired("Connect your account", URL, elicitation_id="visit-1", also=[other])
+
+    server = offering(tool)
     async with session_with(server) as talk:
-        error = await talk.error(talk.call("needs_page"))
+        error = await talk.error(talk.call("tool"))
         assert error["code"] == URL_REQUIRED
-        page = {"mode": "url", "message": "Connect your account", "url": URL, "elicitationId": "visit-1"}
-        assert error["data"] == {"elicitations": [page]}
+        first, second = error["data"]["elicitations"]
+        assert first == {"mode": "url", "message": "Connect your account", "url": URL, "elicitationId": "visit-1"}
+        assert (second["url"], second["elicitationId"] != "visit-1") == (f"{URL}/calendar", True)
         assert server.complete_elicitation("visit-1")
         await is_notified(talk)
         assert not server.complete_elicitation("visit-1")
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18"])
-async def test_another_legacy_client_reads_which_page_to_open(version: str) -> None:
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2026-07-28"])
+async def test_another_client_reads_which_page_to_open(version: str) -> None:
     server = offering(needs_page)
-    capabilities = PAGES if version == "2025-06-18" else FORMS_ONLY
-    async with session_with(server, version, capabilities) as talk:
-        assert unnamed(await talk.failure(talk.call("needs_page")), URL, "Connect your account") == []
+    async with talk_to(server) as talk:
+        if version == "2026-07-28":
+            call = talk.leg("needs_page")
+        else:
+            await talk.initialize(version, PAGES if version == "2025-06-18" else FORMS_ONLY)
+            call = talk.call("needs_page")
+        assert unnamed(await talk.failure(call), URL, "Connect your account") == []
         assert not server.complete_elicitation("visit-1")
-
-
-async def test_a_modern_client_reads_which_page_to_open() -> None:
-    async with talk_to(offering(needs_page)) as talk:
-        assert unnamed(await talk.failure(talk.leg("needs_page")), URL) == []
-
-
-async def test_several_pages_are_listed_each_with_its_id() -> None:
-    async def tool() -> None:
-        other = UrlElicitationRequired("And the calendar", f"{URL}/calendar")
-        raise UrlElicitationRequired("Connect", URL, also=[other])
-
-    async with session_with(offering(tool)) as talk:
-        listed = (await talk.error(talk.call("tool")))["data"]["elicitations"]
-    assert [page["url"] for page in listed] == [URL, f"{URL}/calendar"]
-    assert len({page["elicitationId"] for page in listed}) == 2
 
 
 async def test_a_prompt_may_need_a_page_too() -> None:
@@ -401,6 +394,13 @@ async def test_an_elicitation_is_completed_from_any_thread_once() -> None:
         assert (await player.text()).startswith("accept")
 
 
+def expect(pages: UrlElicitations, *names: str) -> None:
+    """Let a session expect pages for which nothing waits."""
+    session = SessionPages(pages, None, str)
+    for name in names:
+        session.add(name)
+
+
 async def test_a_page_that_a_call_waits_for_is_never_forgotten_and_one_too_many_is_rejected() -> None:
     pages = UrlElicitations()
     for number in range(AWAITED_PAGES.limit):
@@ -409,7 +409,7 @@ async def test_a_page_that_a_call_waits_for_is_never_forgotten_and_one_too_many_
         pages.add("one more", lambda: None)
     assert unnamed(str(raised.value), str(AWAITED_PAGES.limit)) == []
     for number in range(MAX_SESSION_PAGES):
-        SessionPages(pages, None, str).add(f"expected-{number}")
+        expect(pages, f"expected-{number}")
     assert pages.complete("0")
     assert not pages.complete("one more")
 
@@ -426,10 +426,8 @@ async def test_pages_that_nothing_waits_for_are_bounded_and_the_oldest_is_forgot
 
 async def test_a_session_that_expects_too_many_pages_forgets_its_own() -> None:
     pages = UrlElicitations()
-    SessionPages(pages, None, str).add("of another session")
-    crowded = SessionPages(pages, None, str)
-    for number in range(MAX_SESSION_PAGES + 1):
-        crowded.add(str(number))
+    expect(pages, "of another session")
+    expect(pages, *map(str, range(MAX_SESSION_PAGES + 1)))
     assert (pages.complete("0"), pages.complete("1"), pages.complete("of another session")) == (False, True, True)
 
 

@@ -64,6 +64,7 @@ WRONG = [
     (tool, {"token_budget": -1}, ValueError),
     (tool, {"output_schema": 5}, TypeError),
     (ServiceOptions, {"max_seconds": "3"}, TypeError),
+    (ServiceOptions, {"tell_errors": "yes"}, TypeError),
     (ServiceOptions, {"watchdog": None}, TypeError),
     (ServiceOptions, {"settle": -1}, ValueError),
     (ServiceOptions, {"outcome_grace": float("nan")}, ValueError),
