@@ -29,34 +29,10 @@ class OldDict(typing.TypedDict):
 def two(first: Context, second: Context) -> None: ...
 
 
-def text_for_a_number(a: int = "x") -> None: ...  # type: ignore[assignment]
-
-
-def text_that_could_be_a_number(a: int = "3") -> None: ...  # type: ignore[assignment]
-
-
-def text_for_a_path(a: Path = "x") -> None: ...  # type: ignore[assignment]
-
-
-def dict_for_a_model(a: Leg = {"start": "x"}) -> None: ...  # type: ignore[assignment] # noqa: B006
-
-
-def none_for_a_number(a: int = None) -> None: ...  # type: ignore[assignment] # noqa: RUF013
-
-
-def out_of_range(a: Annotated[int, Field(ge=1)] = 0) -> None: ...
-
-
-def in_a_field(a: int = Field("x")) -> None: ...
-
-
 def unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined] # noqa: F821
 
 
 def unknown_result(a: int) -> Nowhere: ...  # type: ignore[name-defined] # noqa: F821
-
-
-def choices(a: Annotated[int, Field(validation_alias=AliasChoices("b", "c"))]) -> None: ...
 
 
 def clash(a: Annotated[int, Field(alias="b")], b: int) -> None: ...
@@ -69,19 +45,7 @@ class Lost(BaseModel):
     step: int = Field(1, json_schema_extra=GONE)
 
 
-def unknown_reference(a: Annotated[int, Field(json_schema_extra=GONE)]) -> None: ...
-
-
-def unknown_reference_in_a_default(a: int = Field(1, json_schema_extra=GONE)) -> None: ...
-
-
 def unknown_reference_in_a_model(b: int, a: Lost) -> None: ...
-
-
-def unknown_reference_below(a: Annotated[int, Field(json_schema_extra={"not": GONE})]) -> None: ...
-
-
-def no_reference(a: Annotated[int, Field(json_schema_extra={"$ref": 3})]) -> None: ...
 
 
 def unknown_reference_in_the_result() -> Lost: ...
@@ -109,37 +73,56 @@ def tools() -> Tools:
     return Tools()
 
 
-def annotated(annotation: object) -> Callable[..., Any]:
+def annotated(annotation: object, *default: object) -> Callable[..., Any]:
+    """A function with one parameter of this annotation, and with this default."""
+
     def wrong(a: Any) -> None: ...
 
     wrong.__annotations__["a"] = annotation
+    wrong.__defaults__ = default or None
     return wrong
+
+
+REFERENCE = Field(json_schema_extra=GONE)
+IN_A_DEFAULT: Any = Field(1, json_schema_extra=GONE)
+ALIASES = Field(validation_alias=AliasChoices("b", "c"))
+ONE_PARAMETER: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "text for a number": (annotated(int, "x"), ["'a'", "'x'", "integer"]),
+    "text that could be a number": (annotated(int, "3"), ["'a'", "'3'", "int"]),
+    "text for a path": (annotated(Path, "x"), ["'a'", "'x'", "Path"]),
+    "a dict for a model": (annotated(Leg, {"start": "x"}), ["'a'", "Leg"]),
+    "none for a number": (annotated(int, None), ["`a: int | None = None`"]),
+    "out of range": (annotated(Annotated[int, Field(ge=1)], 0), ["'a'", "0", "greater"]),
+    "in a field": (annotated(int, Field("x")), ["'a'", "'x'"]),
+    "choices": (annotated(Annotated[int, ALIASES]), ["'a'", "Field(alias="]),
+    "an unknown reference": (annotated(Annotated[int, REFERENCE]), ["'a'", "'#/$defs/Gone'", "in its place"]),
+    "an unknown reference in a default": (annotated(int, IN_A_DEFAULT), ["'a'", "'#/$defs/Gone'"]),
+    "one below": (annotated(Annotated[int, Field(json_schema_extra={"not": GONE})]), ["'a'", "'#/$defs/Gone'"]),
+    "no reference": (annotated(Annotated[int, Field(json_schema_extra={"$ref": 3})]), ["'a'", "$ref 3"]),
+    "a number": (annotated(5), ["'a'", "5", "a type"]),
+    "a list": (annotated([int]), ["'a'", "list[str]"]),
+    "a function": (annotated(any), ["'a'", "typing.Any"]),
+}
+"""A wrong parameter, and what the error names beside the function."""
+
+
+@pytest.mark.parametrize(("function", "names"), ONE_PARAMETER.values(), ids=ONE_PARAMETER)
+def test_a_mistake_in_a_parameter_is_refused_with_its_cure(function: Any, names: list[str]) -> None:
+    server = Server("mistakes")
+    with pytest.raises(TypeError, match=naming("wrong", *names)):
+        server.tool(name="tool")(function)
+    assert server.tools == ()
 
 
 @pytest.mark.parametrize(
     ("function", "names"),
     [
         (two, ["two", "'first'", "'second'", "Context"]),
-        (text_for_a_number, ["text_for_a_number", "'a'", "'x'", "integer"]),
-        (text_that_could_be_a_number, ["text_that_could_be_a_number", "'a'", "'3'", "int"]),
-        (text_for_a_path, ["text_for_a_path", "'a'", "'x'", "Path"]),
-        (dict_for_a_model, ["dict_for_a_model", "'a'", "Leg"]),
-        (none_for_a_number, ["none_for_a_number", "`a: int | None = None`"]),
-        (out_of_range, ["out_of_range", "'a'", "0", "greater"]),
-        (in_a_field, ["in_a_field", "'a'", "'x'"]),
         (unknown, ["unknown", "'a'", "'Nowhere'", "top level"]),
         (unknown_result, ["unknown_result", "'return'", "'Nowhere'"]),
-        (choices, ["choices", "'a'", "Field(alias="]),
         (clash, ["clash", "'a'", "'b'"]),
-        (unknown_reference, ["unknown_reference", "'a'", "'#/$defs/Gone'", "in its place"]),
-        (unknown_reference_in_a_default, ["unknown_reference_in_a_default", "'a'", "'#/$defs/Gone'"]),
         (unknown_reference_in_a_model, ["unknown_reference_in_a_model", "'a'", "'#/$defs/Gone'"]),
-        (unknown_reference_below, ["unknown_reference_below", "'a'", "'#/$defs/Gone'"]),
-        (no_reference, ["no_reference", "'a'", "$ref 3"]),
         (unknown_reference_in_the_result, ["unknown_reference_in_the_result", "returns", "'#/$defs/Gone'"]),
-        (annotated(5), ["wrong", "'a'", "5", "a type"]),
-        (annotated([int]), ["wrong", "'a'", "list[str]"]),
-        (annotated(any), ["wrong", "'a'", "typing.Any"]),
         (Leg, ["Leg", "class"]),
         (generator, ["generator"]),
         (async_generator, ["generator"]),
