@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import trio
-from scenarios import effects, server
 from scripted_model import ScriptedModel, use
 from wire_terms import MODERN, NEWEST_LEGACY
 
-from trio_mcp import Client, accept, run_agent
+from trio_mcp import Client, run_agent
 from trio_mcp.compose import AgentCall
-from trio_mcp.testing import sweep
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult
 
 
@@ -40,11 +40,6 @@ async def an_agent(client: Client) -> None:
 
 
 @pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
-def test_an_agent_leaves_nothing_wherever_it_is_interrupted(mode: str, request: pytest.FixtureRequest) -> None:
-    stride = 1 if request.config.getoption("every_step") else 7
-    report = sweep(
-        server, an_agent, mode=mode, on_elicit=lambda _asked: accept(value=1), effects=effects, stride=stride
-    )
-    report.check()
-    assert report.runs * stride > report.steps
+def test_an_agent_leaves_nothing_wherever_it_is_interrupted(swept: Callable[..., None], mode: str) -> None:
+    swept(an_agent, mode)
     assert SlowModel.open_requests == 0

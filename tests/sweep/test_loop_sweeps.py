@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import trio
-from scenarios import Scenario, called
+from scenarios import called
 from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Context, Server
-from trio_mcp.client import accept
 from trio_mcp.server import BreakToolLoop
-from trio_mcp.testing import Effects, sweep
+from trio_mcp.testing import Effects
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent, ToolUseContent
 
 eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
 
 effects = Effects()
+LOOPING: dict[str, Any] = {"seldom": 3, "effects": effects, "on_sample": None, "on_roots": None}
 
 
 class Model:
@@ -83,24 +84,12 @@ async def hurried(ctx: Context) -> str:
     return "late"
 
 
-@pytest.fixture
-def stride(request: pytest.FixtureRequest) -> int:
-    return 1 if request.config.getoption("every_step") else 3
-
-
-def swept(scenario: Scenario, mode: str, stride: int, served: Server = server) -> None:
-    options: dict[str, Any] = {"on_elicit": lambda _asked: accept(value=1), "effects": effects}
-    report = sweep(served, scenario, mode=mode, stride=stride, **options)
-    report.check()
-    assert report.runs * stride > report.steps
-
-
 @eras
 @pytest.mark.parametrize("tool", ["looping", "broken_off", "hurried"])
-def test_a_loop_leaves_nothing_wherever_it_is_interrupted(tool: str, mode: str, stride: int) -> None:
-    swept(called(tool), mode, stride)
+def test_a_loop_leaves_nothing_wherever_it_is_interrupted(swept: Callable[..., None], tool: str, mode: str) -> None:
+    swept(called(tool), mode, server, **LOOPING)
 
 
 @pytest.mark.parametrize("tool", ["looping", "broken_off"])
-def test_a_loop_that_is_replayed_at_every_leg_does_its_calls_once(tool: str, stride: int) -> None:
-    swept(called(tool), MODERN, stride, server.copy(options=replace(server.options, always_replay=True)))
+def test_a_loop_that_is_replayed_at_every_leg_does_its_calls_once(swept: Callable[..., None], tool: str) -> None:
+    swept(called(tool), MODERN, server.copy(options=replace(server.options, always_replay=True)), **LOOPING)
