@@ -17,13 +17,11 @@ import trio
 from lending import lent_server
 from more_rules import catalogue
 
-from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.session import Envelope, Service, serve_channel
-from trio_mcp.testing.contract import Proxy, Stage, Trait, open_proxy, open_stage_port
+from trio_mcp.testing.contract import LEGACY, MODERN, Proxy, Stage, Trait, open_proxy, open_stage_port
 from trio_mcp_transports import stdio
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.http.client import channel as http_client
-from trio_mcp_transports.http.client.exchange import ACCEPT
 from trio_mcp_transports.hypercorn.serve import serve_asgi
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
 from trio_mcp_transports.sse import client as sse_client
@@ -34,7 +32,7 @@ SendBytes = Callable[[trio.abc.Channel[Envelope], bytes], Awaitable[bytes]]
 
 ROOT = Path(__file__).parents[2]
 IMPORTS = os.pathsep.join([str(ROOT), str(ROOT / "transports")])
-ALL = tuple(sorted(REVISIONS))
+ALL = tuple(sorted((*LEGACY, *MODERN)))
 START = 30.0
 MORE_RULES = catalogue
 """Registered beside those of the package, for every transport of ours."""
@@ -154,7 +152,9 @@ class NetworkMaker:
 async def post_bytes(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
     assert isinstance(channel, http_client.HttpChannel)
     connection = channel._connection
-    return await posted(connection.http, connection.url, data, {"accept": ACCEPT, **connection.session})
+    return await posted(
+        connection.http, connection.url, data, {"accept": "application/json, text/event-stream", **connection.session}
+    )
 
 
 async def frame_bytes(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:

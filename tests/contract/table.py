@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from trio_mcp.protocol.revisions import REVISIONS
-from trio_mcp.testing.contract import Maker, Rule, all_rules
+from trio_mcp.testing.contract import LEGACY, MODERN, Maker, Rule, all_rules
 
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
@@ -68,14 +67,14 @@ def row(rule: Rule, makers: Sequence[Maker], notes: Notes) -> str:
 def revisions_of(rule: Rule, notes: Notes) -> str:
     """Return the revisions that a rule applies to, with the number of the reason why not the others."""
     about = sorted(rule.revisions)
-    if set(about) == set(REVISIONS):
+    if set(about) == {*LEGACY, *MODERN}:
         return "all"
     return f"{span(about)} ({notes.number(rule.why)})"
 
 
 def span(about: Sequence[str]) -> str:
     """Return these revisions, oldest first, as a short text."""
-    known = sorted(REVISIONS)
+    known = sorted((*LEGACY, *MODERN))
     first = known.index(about[0])
     if len(about) == 1:
         return about[0]

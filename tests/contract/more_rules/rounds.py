@@ -5,7 +5,6 @@ from __future__ import annotations
 import trio
 from wire_terms import SUBSCRIPTION_ID
 
-from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.testing.contract.makers import Trait
 from trio_mcp.testing.contract.pair import Pair
 from trio_mcp.testing.contract.peer import EVERYTHING, Call, Peer, accepted
@@ -187,7 +186,7 @@ async def finish(call: Call, key: str) -> None:
     assert await call.text() == "1 2"
 
 
-async def listen(peer: Peer) -> RequestId:
+async def listen(peer: Peer) -> int | str:
     """Listen for changes of the note; return the id of the request."""
     listening = await peer.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": [NOTE]}})
     honoured = (await peer.message("notifications/subscriptions/acknowledged"))["params"]
