@@ -249,19 +249,32 @@ def legacy_call(tool: str, arguments: object = None, *, id: object = 2, **more: 
 
 
 def modern_request(
-    method: str, params: Mapping[str, Any], *, id: object = 2, meta: Mapping[str, Any] | None = None
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    id: object = 2,
+    meta: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """A modern request and its headers."""
+    """A modern request and its headers, with these on top."""
     said = modern_meta({"elicitation": {}}, meta)
     body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": said}}
     named = {"mcp-name": params["name"]} if "name" in params else {}
-    return body, {**JSON_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": method, **named}
+    own = {"mcp-protocol-version": MODERN, "mcp-method": method, **named}
+    return body, {**JSON_HEADERS, **own, **(headers or {})}
 
 
 def modern_call(
-    tool: str, arguments: object = None, *, id: object = 2, meta: Mapping[str, Any] | None = None, **more: object
+    tool: str,
+    arguments: object = None,
+    *,
+    id: object = 2,
+    meta: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+    **more: object,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    return modern_request("tools/call", {"name": tool, "arguments": arguments or {}, **more}, id=id, meta=meta)
+    params = {"name": tool, "arguments": arguments or {}, **more}
+    return modern_request("tools/call", params, id=id, meta=meta, headers=headers)
 
 
 @asynccontextmanager

@@ -80,8 +80,8 @@ async def shop(**options: Any) -> AsyncIterator[AsgiPeer]:
 
 
 async def call(peer: AsgiPeer, title: str, **headers: str) -> Any:
-    message, named = modern_call("book", {"title": title})
-    return await peer.post(message, {**named, **SIGNED, **headers}, query=f"token={SECRET}")
+    call = modern_call("book", {"title": title}, headers=SIGNED | headers)
+    return await peer.post(*call, query=f"token={SECRET}")
 
 
 async def test_a_request_is_one_record_with_its_call_and_its_principal(log: Log) -> None:
@@ -116,8 +116,7 @@ async def test_what_a_tool_logs_has_its_request_and_its_call(log: Log) -> None:
 
 async def test_a_call_whose_client_leaves_is_cancelled_and_its_request_incomplete(log: Log) -> None:
     async with shop() as peer:
-        message, named = modern_call("book", {"title": "late"})
-        reply = peer.start(message, {**named, **SIGNED})
+        reply = peer.start(*modern_call("book", {"title": "late"}, headers=SIGNED))
         await trio.testing.wait_all_tasks_blocked()
         reply.gone.set()
         await trio.testing.wait_all_tasks_blocked()

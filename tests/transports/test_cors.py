@@ -215,10 +215,12 @@ async def test_a_page_reads_answers_streams_and_the_id_of_its_session(era: str) 
     who = {**TOKEN, "origin": PAGE}
     async with pages() as peer:
         if era == "modern":
-            body, headers = modern_call("report", _meta={"progressToken": "t"})
-            replies = [await peer.post(body, headers | who), await peer.post(*with_page("tools/list", who))]
-            body, headers = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-            stream = peer.start(body, headers | who)
+            replies = [
+                await peer.post(*modern_call("report", _meta={"progressToken": "t"}, headers=who)),
+                await peer.post(*modern_request("tools/list", {}, headers=who)),
+            ]
+            wanted = {"notifications": {"toolsListChanged": True}}
+            stream = peer.start(*modern_request("subscriptions/listen", wanted, headers=who))
             await stream.until("acknowledged")
             replies.append(stream)
         else:
@@ -239,15 +241,9 @@ async def test_a_page_reads_answers_streams_and_the_id_of_its_session(era: str) 
     assert {reply.headers.get("content-type") for reply in replies} >= {"text/event-stream"}
 
 
-def with_page(method: str, who: Mapping[str, str]) -> tuple[object, dict[str, str]]:
-    body, headers = modern_request(method, {})
-    return body, headers | dict(who)
-
-
 async def test_a_page_reads_which_scope_a_call_needs() -> None:
     async with pages() as peer:
-        body, headers = modern_call("write")
-        reply = await peer.post(body, {**headers, **TOKEN, "origin": PAGE})
+        reply = await peer.post(*modern_call("write", headers={**TOKEN, "origin": PAGE}))
     assert reply.status == 403
     assert "insufficient_scope" in reply.headers["www-authenticate"]
     assert readable(reply)
@@ -256,8 +252,7 @@ async def test_a_page_reads_which_scope_a_call_needs() -> None:
 async def test_a_page_reads_that_the_server_shuts_down() -> None:
     async with pages() as peer:
         await peer.app.drain(0)
-        body, headers = modern_call("report")
-        reply = await peer.post(body, {**headers, **TOKEN, "origin": PAGE})
+        reply = await peer.post(*modern_call("report", headers={**TOKEN, "origin": PAGE}))
         ready = await peer.get("/ready", {"host": "localhost", "origin": PAGE})
     assert (reply.status, reply.headers["retry-after"], ready.status) == (503, "1", 503)
     assert readable(reply)
@@ -287,8 +282,7 @@ async def test_a_get_without_an_origin_is_not_taken_from_a_cache_for_a_page() ->
     async with pages() as peer:
         reply = await peer.get("/price", {"host": "localhost", **TOKEN})
         assert (cors_headers(reply), reply.headers["vary"]) == ([], "origin")
-        body, headers = modern_call("report")
-        reply = await peer.post(body, headers | TOKEN)
+        reply = await peer.post(*modern_call("report", headers=TOKEN))
         assert (cors_headers(reply), reply.headers.get("vary")) == ([], None)
 
 
@@ -317,8 +311,7 @@ async def test_the_handshake_of_a_websocket_has_no_header_for_pages(origin: str 
 
 async def test_a_page_reads_the_id_of_its_request_in_the_log() -> None:
     async with pages(access_log=True) as peer:
-        body, headers = modern_call("report")
-        reply = await peer.post(body, {**headers, **TOKEN, "origin": PAGE})
+        reply = await peer.post(*modern_call("report", headers={**TOKEN, "origin": PAGE}))
     assert readable(reply)
     assert "x-request-id" in reply.headers
     assert "x-request-id" in listed(reply, "access-control-expose-headers")
@@ -348,8 +341,7 @@ ORIGINS = {
 async def test_an_origin_is_allowed_as_it_was_sent_if_its_normal_form_is(origin: str) -> None:
     options = {"allowed_origins": ["https://APP.example.com:443", "chrome-extension://abcdef"]}
     async with pages(allowed_hosts=["mcp.example.com"], **options) as peer:
-        body, headers = modern_call("report")
-        reply = await peer.post(body, {**headers, **TOKEN, "host": "mcp.example.com", "origin": origin})
+        reply = await peer.post(*modern_call("report", headers={**TOKEN, "host": "mcp.example.com", "origin": origin}))
     assert (reply.status, cors_headers(reply) != []) == ((200, True) if ORIGINS[origin] else (403, False))
     assert not ORIGINS[origin] or readable(reply, origin)
 
@@ -357,8 +349,7 @@ async def test_an_origin_is_allowed_as_it_was_sent_if_its_normal_form_is(origin:
 async def test_pages_of_this_machine_may_read_a_server_of_this_machine() -> None:
     async with pages(allowed_origins=()) as peer:
         for origin in ("http://localhost:6274", "http://127.0.0.1:3000", "http://[::1]:80"):
-            body, headers = modern_call("report")
-            assert readable(await peer.post(body, {**headers, **TOKEN, "origin": origin}), origin)
+            assert readable(await peer.post(*modern_call("report", headers={**TOKEN, "origin": origin})), origin)
             assert (await preflight(peer, origin=origin)).headers["access-control-allow-origin"] == origin
 
 

@@ -88,8 +88,7 @@ async def test_a_modern_call_needs_no_session_and_is_given_none(peer: AsgiPeer) 
 
 
 async def test_a_modern_request_ignores_a_session_id(peer: AsgiPeer) -> None:
-    body, headers = modern_call("echo", {"text": "hi"})
-    reply = await peer.post(body, {**headers, "mcp-session-id": "made-up"})
+    reply = await peer.post(*modern_call("echo", {"text": "hi"}, headers={"mcp-session-id": "made-up"}))
     assert reply.status == 200
     assert "mcp-session-id" not in reply.headers
 
@@ -343,14 +342,12 @@ async def test_a_foreign_host_is_refused_on_every_verb(peer: AsgiPeer, method: s
     "host", ["localhost", "localhost:1234", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST", "localhost."]
 )
 async def test_loopback_names_are_served(peer: AsgiPeer, host: str) -> None:
-    body, headers = modern_call("echo", {"text": "x"})
-    assert (await peer.post(body, {**headers, "host": host})).status == 200
+    assert (await peer.post(*modern_call("echo", {"text": "x"}, headers={"host": host}))).status == 200
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:6274", "http://127.0.0.1", "https://[::1]:1"])
 async def test_pages_of_this_machine_may_call(peer: AsgiPeer, origin: str) -> None:
-    body, headers = modern_call("echo", {"text": "x"})
-    assert (await peer.post(body, {**headers, "origin": origin})).status == 200
+    assert (await peer.post(*modern_call("echo", {"text": "x"}, headers={"origin": origin}))).status == 200
 
 
 async def test_with_allowed_hosts_loopback_is_no_longer_special(stage: Stage) -> None:

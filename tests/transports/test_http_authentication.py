@@ -49,8 +49,7 @@ def refusal(reply: Reply) -> str:
 
 async def test_a_tool_knows_the_principal_in_both_eras() -> None:
     async with guarded(by_token) as peer:
-        body, headers = modern_call("whoami")
-        reply = await peer.post(body, headers | ALICE)
+        reply = await peer.post(*modern_call("whoami", headers=ALICE))
         assert reply.json["result"]["content"][0]["text"] == "alice None"
         session = await peer.open_session(who=BOB)
         reply = await peer.post(legacy_call("whoami"), session)
@@ -349,13 +348,11 @@ async def test_an_answer_to_the_question_of_another_principal_is_not_delivered()
 
 async def test_a_request_state_counts_for_its_own_principal_only() -> None:
     async with guarded(by_token) as peer:
-        body, headers = modern_call("ask")
-        state = (await peer.post(body, headers | ALICE)).json["result"]["requestState"]
+        state = (await peer.post(*modern_call("ask", headers=ALICE))).json["result"]["requestState"]
         ids = itertools.count(3)
 
         async def retry(who: Mapping[str, str]) -> Any:
-            body, headers = modern_call("ask", id=next(ids), requestState=state)
-            return (await peer.post(body, headers | dict(who))).json
+            return (await peer.post(*modern_call("ask", id=next(ids), requestState=state, headers=dict(who)))).json
 
         assert (await retry(BOB))["error"]["code"] == -32602
         assert (await retry(ALICE))["result"]["resultType"] == "input_required"

@@ -199,16 +199,11 @@ async def test_an_operation_without_its_scopes_is_403_with_all_of_them(method: s
 
 async def test_the_error_names_the_scopes_of_the_challenge() -> None:
     async with guarded(protected(required=["base", "read"])) as peer:
-        refused = await peer.post(*with_headers("tools/list", {}, bearer("read")))
+        refused = await peer.post(*modern_request("tools/list", {}, headers=bearer("read")))
         assert (refused.status, unnamed(refused.json["error"]["message"], "base", "read")) == (403, [])
-        reply = await peer.post(*with_headers("tools/call", {"name": "write", "arguments": {}}, bearer("base", "read")))
+        reply = await peer.post(*modern_call("write", headers=bearer("base", "read")))
         assert challenge_of(reply).scope == "base read write"
         assert reply.json["error"]["data"] == {REQUIRED_SCOPES: ["base", "read", "write"]}
-
-
-def with_headers(method: str, params: dict[str, Any], more: dict[str, str]) -> tuple[Any, dict[str, str]]:
-    body, headers = modern_request(method, params)
-    return body, headers | more
 
 
 async def test_a_subscription_of_a_session_without_its_scopes_is_403() -> None:

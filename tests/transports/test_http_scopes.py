@@ -60,8 +60,7 @@ async def guarded(**limits: int) -> AsyncIterator[AsgiPeer]:
 
 async def call(peer: AsgiPeer, era: str, tool: str, who: Mapping[str, str], **more: Any) -> Reply:
     if era == "modern":
-        body, headers = modern_call(tool, **more)
-        return await peer.post(body, headers | dict(who))
+        return await peer.post(*modern_call(tool, **more, headers=dict(who)))
     session = await peer.open_session(who=who)
     return await peer.post(legacy_call(tool, id=2, **more), session)
 

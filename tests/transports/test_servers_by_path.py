@@ -45,8 +45,7 @@ def named(name: str, events: list[str] | None = None, *fails: str, **http: Any) 
 
 
 async def call(peer: AsgiPeer, path: str, **headers: str) -> Reply:
-    message, own = modern_call("whoami")
-    return await peer.post(message, {**own, **headers}, path=path)
+    return await peer.post(*modern_call("whoami", headers=headers), path=path)
 
 
 async def text_of(peer: AsgiPeer, path: str, **headers: str) -> str:
