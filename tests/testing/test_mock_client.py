@@ -274,9 +274,6 @@ async def test_a_sample_is_answered_with_a_whole_result(era: str) -> None:
 
 
 async def test_the_roots_are_paths(era: str, tmp_path: Path) -> None:
-    async def list_roots(ctx: Context) -> str:
-        return (await ctx.roots())[0].uri
-
     client = MockClient(roots=[tmp_path], era=era)
     assert (await client.call(list_roots)).text == tmp_path.as_uri()
     assert client.questions[0].kind == "roots"
@@ -546,24 +543,63 @@ async def test_questions_of_one_round_take_their_answers_in_the_order_of_the_rou
 # scripts that do not fit
 
 
-async def test_a_question_without_an_answer_fails_with_what_was_asked(era: str) -> None:
-    client = MockClient(elicits=[True, False], era=era)
-    with pytest.raises(AssertionError) as failure:
-        await client.call(ask_thrice)
-    for part in ("Question 3?", "elicits has 2 answers", "Question 1?"):
-        assert part in str(failure.value)
+async def careless(ctx: Context) -> str:
+    """Hide that the script ran out."""
+    try:
+        await ctx.sample("?")
+    except Exception:  # noqa: BLE001
+        return "all is well"
+    return "?"
 
 
-async def test_a_tool_cannot_hide_that_the_script_ran_out(era: str) -> None:
-    async def careless(ctx: Context) -> str:
-        try:
-            await ctx.sample("?")
-        except Exception:  # noqa: BLE001
-            return "all is well"
-        return "?"
+async def list_roots(ctx: Context) -> str:
+    """Ask for the roots."""
+    return (await ctx.roots())[0].uri
 
-    with pytest.raises(AssertionError, match="sample"):
-        await MockClient(era=era).call(careless)
+
+FARO = {"trip": Trip("Faro")}
+WRONG_SEATS: list[tuple[object, str]] = [
+    ({"flight": 3, "seat": "aisle"}, "flight"),
+    ({"flight": "TP1"}, "seat"),
+    ({"flight": "TP1", "seat": "roof"}, "roof"),
+    ({"flight": "TP1", "seat": "aisle", "nope": 1}, "no field nope"),
+    ("TP1", "flight, seat"),
+    (lambda _asked: {"flight": 3}, "flight"),
+    ({"flight": object()}, "cannot be sent"),
+]
+
+
+@pytest.mark.parametrize(
+    ("script", "tool", "arguments", "names"),
+    [
+        ({"elicits": [True, False]}, ask_thrice, {}, ["Question 3?", "elicits has 2 answers", "Question 1?"]),
+        ({}, careless, {}, ["sample"]),
+        ({}, list_roots, {}, ["roots"]),
+        (
+            {"elicits": [decline(), "unused"], "samples": ["also"]},
+            book,
+            FARO,
+            ["answer 2 of elicits", "unused", "answer 1 of samples", "Which seat?", "with client:"],
+        ),
+        ({"elicits": [True]}, book, {}, ["Invalid arguments"]),
+        ({"elicits": [Seat(flight="TP1", seat="aisle")], "samples": [3]}, book, FARO, ["answer 1 of samples"]),
+        *(({"elicits": [answer]}, book, FARO, ["answer 1 of elicits", why]) for answer, why in WRONG_SEATS),
+    ],
+    ids=[
+        "ran out",
+        "hidden",
+        "roots",
+        "unused",
+        "tool failed",
+        "no model",
+        *(f"form{n}" for n in range(len(WRONG_SEATS))),
+    ],
+)
+async def test_a_script_that_does_not_fit_fails_the_test_with_what_is_wrong(
+    era: str, script: dict[str, Any], tool: Callable[..., Any], arguments: dict[str, Any], names: list[str]
+) -> None:
+    with pytest.raises(AssertionError, match=naming(*names)):
+        await MockClient(era=era, **script).call(tool, **arguments)
 
 
 async def test_a_function_that_no_question_called_fails_by_name(era: str) -> None:
@@ -654,52 +690,6 @@ def test_a_misspelt_option_is_named_with_the_nearest() -> None:
     options: dict[str, Any] = {"elicit": [True]}
     with pytest.raises(TypeError, match=naming("MockClient()", "'elicit'", "'elicits'")):
         MockClient(**options)
-
-
-async def test_an_unused_answer_fails_the_test_with_the_remaining_answers(era: str) -> None:
-    with pytest.raises(AssertionError) as failure:
-        await MockClient(elicits=[decline(), "unused"], samples=["also"], era=era).call(book, trip=Trip("Faro"))
-    for part in ("answer 2 of elicits", "unused", "answer 1 of samples", "Which seat?", "with client:"):
-        assert part in str(failure.value)
-
-
-async def test_an_unused_answer_of_a_tool_that_failed_is_reported_with_its_error(era: str) -> None:
-    with pytest.raises(AssertionError, match="Invalid arguments"):
-        await MockClient(elicits=[True], era=era).call(book)
-
-
-async def test_the_roots_need_an_answer_too(era: str) -> None:
-    async def list_roots(ctx: Context) -> str:
-        return str(await ctx.roots())
-
-    with pytest.raises(AssertionError, match="roots"):
-        await MockClient(era=era).call(list_roots)
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ({"flight": 3, "seat": "aisle"}, "flight"),
-        ({"flight": "TP1"}, "seat"),
-        ({"flight": "TP1", "seat": "roof"}, "roof"),
-        ({"flight": "TP1", "seat": "aisle", "nope": 1}, "no field nope"),
-        ("TP1", "flight, seat"),
-        (lambda _asked: {"flight": 3}, "flight"),
-        ({"flight": object()}, "cannot be sent"),
-    ],
-)
-async def test_an_answer_that_does_not_fit_the_form_fails_with_its_number(
-    era: str, answer: object, expected: str
-) -> None:
-    with pytest.raises(AssertionError) as failure:
-        await MockClient(elicits=[answer], era=era).call(book, trip=Trip("Faro"))
-    assert "answer 1 of elicits" in str(failure.value)
-    assert expected in str(failure.value)
-
-
-async def test_an_answer_that_no_model_gives_fails_with_its_number(era: str) -> None:
-    with pytest.raises(AssertionError, match="answer 1 of samples"):
-        await MockClient(elicits=[Seat(flight="TP1", seat="aisle")], samples=[3], era=era).call(book, trip=Trip("Faro"))
 
 
 async def test_what_a_function_raises_fails_the_test(era: str) -> None:
