@@ -21,7 +21,6 @@ from trio_mcp_transports.hypercorn.worker import caller_of
 PROXY = "10.0.0.1"
 LIMIT = 4
 HALF = LIMIT // 2
-BUSY = -32000
 
 Client = tuple[str, int] | None
 
@@ -102,22 +101,6 @@ async def test_the_calls_of_a_session_count_for_the_connection_that_opened_it() 
             reply = await sent(peer, legacy_call("wait", id=number), session, ("192.0.2.1", port))
             assert (reply.status == 503) is (number >= HALF)
         assert await runs(peer, (other, {})) == [True]
-
-
-async def test_a_connection_gets_half_of_the_sessions_and_another_is_served() -> None:
-    one, other = ("192.0.2.1", 5000), ("192.0.2.1", 5001)
-    async with serving() as peer:
-        statuses = []
-        for client in (one, one, one, other, other):
-            opened = await sent(peer, initialize({}), JSON_HEADERS, client)
-            statuses.append(opened.status)
-            if opened.status == 200:
-                # One that was only opened makes room for the next.
-                session = {**JSON_HEADERS, "mcp-session-id": opened.headers["mcp-session-id"]}
-                for number in range(2):
-                    ping = {"jsonrpc": "2.0", "id": number, "method": "ping"}
-                    assert (await sent(peer, ping, session, client)).status == 200
-        assert statuses == [200, 200, 503, 200, 503]
 
 
 async def test_a_session_that_was_only_opened_makes_room_for_its_own_caller_alone() -> None:

@@ -209,9 +209,6 @@ async def a_late_answer_is_discarded(pair: Pair) -> None:
         assert await second.text() == "yes"
 
 
-# branches
-
-
 # steps of the rules
 
 
