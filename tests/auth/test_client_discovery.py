@@ -14,11 +14,6 @@ from trio_mcp.errors import AuthorizationErrorKind as Kind
 ROOT = "https://mcp.example/.well-known/oauth-protected-resource"
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def found(world: World, named: str | None = None, issuer: str | None = None, known: str | None = None) -> Resource:
     result = played(discover(URL, named, issuer, known), world)
     assert isinstance(result, Resource)

@@ -80,13 +80,6 @@ def test_the_table_of_responses(
     assert next_action(status, error, sent, stored, tries, is_new_nonce=nonce) is expected
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World()
-    made.use(monkeypatch)
-    return made
-
-
 class Clock:
     """A clock that a test sets."""
 

@@ -30,11 +30,6 @@ REDIRECT = "http://127.0.0.1:7000/callback"
 NOW = 1_000_000.0
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def metadata(world: World) -> ServerMetadata:
     result = played(server_metadata(ISSUER), world)
     assert isinstance(result, ServerMetadata)

@@ -21,13 +21,6 @@ RESOURCE = "https://mcp.example.com/mcp"
 BOUND = 20.0
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World()
-    made.use(monkeypatch)
-    return made
-
-
 def in_program(main: Callable[[], Awaitable[None]]) -> None:
     """Run a Trio function as an asyncio program does that has opened a client."""
 

@@ -15,11 +15,6 @@ from trio_mcp.types import ElicitRequestFormParams, ElicitResult, Tool
 NAME, AGE = Elicit("name", str), Elicit("age", int)
 
 
-@pytest.fixture(params=["modern", "legacy"])
-def era(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 @pytest.fixture
 def server() -> Server:
     server = Server("people")
@@ -46,7 +41,7 @@ def accept_value(asked: ElicitRequestFormParams) -> ElicitResult:
     return accept(value=1 if "old" in asked.message else "Ann")
 
 
-async def test_each_question_goes_to_its_handler_whenever_it_is_asked(server: Server, era: str) -> None:
+async def test_each_question_goes_to_its_handler_whenever_it_is_asked(server: Server, mode: str) -> None:
     router, asked = ElicitRouter(), list[str]()
 
     @router.on("register", "name")
@@ -59,14 +54,14 @@ async def test_each_question_goes_to_its_handler_whenever_it_is_asked(server: Se
         asked.append(f"age: {params.message}")
         return accept(value=33)
 
-    async with Client.connect(server, mode=era, on_elicit=router) as client:
+    async with Client.connect(server, mode=mode, on_elicit=router) as client:
         assert (await client.call_tool("register")).text == "accept accept accept"
     assert asked == ["name: Who?", "age: How old?", "name: Who, again?"]
 
 
-async def test_a_tool_and_a_declared_question_stand_for_their_names(server: Server, era: str) -> None:
+async def test_a_tool_and_a_declared_question_stand_for_their_names(server: Server, mode: str) -> None:
     router = ElicitRouter()
-    async with Client.connect(server, mode=era, on_elicit=router) as client:
+    async with Client.connect(server, mode=mode, on_elicit=router) as client:
         (register,) = [tool for tool in await client.list_tools() if tool.name == "register"]
         router.on(register, AGE)(accept_value)
         router.on(server.tools[0], NAME)(accept_value)
@@ -79,31 +74,31 @@ def test_what_has_no_name_is_no_tool(tool: Any) -> None:
         ElicitRouter().on(tool, "name")
 
 
-async def test_a_prompt_is_an_asker_too(server: Server, era: str) -> None:
+async def test_a_prompt_is_an_asker_too(server: Server, mode: str) -> None:
     router = ElicitRouter()
     router.on("letter", "name")(accept_value)
-    async with Client.connect(server, mode=era, on_elicit=router) as client:
+    async with Client.connect(server, mode=mode, on_elicit=router) as client:
         prompt = await client.get_prompt("letter")
     assert prompt.messages[0].content.text == "accept"
 
 
-async def test_a_question_without_a_handler_is_declined(server: Server, era: str) -> None:
+async def test_a_question_without_a_handler_is_declined(server: Server, mode: str) -> None:
     router = ElicitRouter()
     router.on("register", "age")(accept_value)
-    async with Client.connect(server, mode=era, on_elicit=router) as client:
+    async with Client.connect(server, mode=mode, on_elicit=router) as client:
         assert (await client.call_tool("register")).text == "decline accept decline"
         assert (await client.call_tool("chat")).text == "decline"
 
 
-async def test_the_default_answers_what_has_no_handler(server: Server, era: str) -> None:
+async def test_the_default_answers_what_has_no_handler(server: Server, mode: str) -> None:
     router = ElicitRouter(default=accept_value)
     router.on("register", "age")(lambda _asked: decline())
-    async with Client.connect(server, mode=era, on_elicit=router) as client:
+    async with Client.connect(server, mode=mode, on_elicit=router) as client:
         assert (await client.call_tool("register")).text == "accept decline accept"
         assert (await client.call_tool("chat")).text == "accept"
 
 
-async def test_what_a_handler_raises_is_an_error_and_no_choice_of_the_user(server: Server, era: str) -> None:
+async def test_what_a_handler_raises_is_an_error_and_no_choice_of_the_user(server: Server, mode: str) -> None:
     class Broken(Exception):
         pass
 
@@ -111,8 +106,8 @@ async def test_what_a_handler_raises_is_an_error_and_no_choice_of_the_user(serve
         raise Broken
 
     router = ElicitRouter(default=broken)
-    async with Client.connect(server, mode=era, on_elicit=router) as client:
-        if era == "modern":
+    async with Client.connect(server, mode=mode, on_elicit=router) as client:
+        if mode == "modern":
             with pytest.raises(Broken):
                 await client.call_tool("chat")
         else:
@@ -129,19 +124,19 @@ async def test_an_error_response_of_a_handler_reaches_a_legacy_tool(server: Serv
         assert "the user is away" in (await client.call_tool("chat")).text
 
 
-async def test_the_check_passes_if_every_question_has_a_handler(server: Server, era: str) -> None:
+async def test_the_check_passes_if_every_question_has_a_handler(server: Server, mode: str) -> None:
     router = ElicitRouter()
     for name, key in (("register", "name"), ("register", "age"), ("letter", "name"), ("elsewhere", "other")):
         router.on(name, key)(accept_value)
-    async with Client.connect(server, mode=era, on_elicit=router) as client:
+    async with Client.connect(server, mode=mode, on_elicit=router) as client:
         router.check(await client.list_tools())
         router.check(await client.list_prompts())
 
 
-async def test_the_check_names_every_question_without_a_handler(server: Server, era: str) -> None:
+async def test_the_check_names_every_question_without_a_handler(server: Server, mode: str) -> None:
     router = ElicitRouter()
     router.on("register", "age")(accept_value)
-    async with Client.connect(server, mode=era, on_elicit=router) as client:
+    async with Client.connect(server, mode=mode, on_elicit=router) as client:
         tools, prompts = await client.list_tools(), await client.list_prompts()
     assert router.missing([*tools, *prompts]) == [("register", "name"), ("letter", "name")]
     with pytest.raises(LookupError, match=naming("register.name", "letter.name")):
