@@ -231,34 +231,31 @@ async def test_the_client_of_a_server_takes_the_names_of_the_server() -> None:
 # filters
 
 
-async def test_a_filter_of_the_group_hides_and_refuses_the_others() -> None:
-    group = ClientGroup({"files": files(), "weather": weather()}, only=["files_*"], without=["files_delete"])
-    async with opened(group):
-        assert names(await group.list_tools(without=["*_hang", "*_ask"])) == ["files_read"]
-        for refused in ("files_delete", "weather_forecast"):
-            with pytest.raises(LookupError, match=naming(refused)):
-                await group.call_tool(refused)
+def is_harmless(tool: Tool) -> bool:
+    return tool.annotations is not None and tool.annotations.read_only_hint is True
+
+
+@pytest.mark.parametrize(
+    ("of_files", "options", "listed", "refused"),
+    [
+        ({}, {"only": ["files_r*"], "without": ["files_delete"]}, ["files_read"], ["files_delete", "weather_forecast"]),
+        ({"only": ["read"]}, {}, ["files_read", "weather_forecast"], ["files_delete"]),
+        ({}, {"only": is_harmless}, ["files_read"], ["files_delete", "files_unlisted"]),
+    ],
+    ids=["names in the group", "own names of one server", "a function of the tool"],
+)
+async def test_a_filter_hides_and_refuses_the_others(
+    of_files: Any, options: Any, listed: list[str], refused: list[str]
+) -> None:
+    async with opened(
+        ClientGroup({"files": GroupServer(files(), **of_files), "weather": weather()}, **options)
+    ) as group:
         assert (await group.call_tool("files_read", {"path": "a"})).text == "content of a"
-
-
-async def test_a_filter_of_one_server_goes_by_its_own_names() -> None:
-    group = ClientGroup({"files": GroupServer(files(), only=["read"]), "weather": weather()})
-    async with opened(group):
-        assert names(await group.list_tools()) == ["files_read", "weather_forecast"]
-        with pytest.raises(LookupError, match=naming("files_delete")):
-            await group.call_tool("files_delete", {"path": "a"})
-
-
-async def test_a_filter_may_be_a_function_of_the_tool() -> None:
-    def is_harmless(tool: Tool) -> bool:
-        return tool.annotations is not None and tool.annotations.read_only_hint is True
-
-    async with opened(ClientGroup({"files": files()}, only=is_harmless)) as group:
-        assert (await group.call_tool("files_read", {"path": "a"})).text == "content of a"
-        for refused in ("files_delete", "files_unlisted"):
-            with pytest.raises(LookupError, match=naming(refused)):
-                await group.call_tool(refused, {"path": "a"})
-        assert names(await group.list_tools()) == ["files_read"]
+        for name in refused:
+            with pytest.raises(LookupError, match=naming(name)):
+                await group.call_tool(name)
+        assert names(await group.list_tools()) == listed
+        assert names(await group.list_tools(without=["*_read"])) == listed[1:]
 
 
 async def test_a_name_in_a_filter_that_no_tool_has_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

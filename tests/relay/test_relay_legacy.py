@@ -24,7 +24,6 @@ from relaying import (
     legacy,
     relayed,
     result,
-    saying,
 )
 
 from trio_mcp.errors import ProviderError, ProviderErrorKind
@@ -213,21 +212,6 @@ async def test_a_host_whose_model_uses_no_tools_is_asked_what_needs_none(more: J
         assert len(model.asked) == 1
 
 
-async def test_samples_are_answered_concurrently() -> None:
-    class Pair(Model):
-        async def sample(self, request: object) -> CreateMessageResult:
-            self.asked.append(request)  # type: ignore[arg-type]
-            if len(self.asked) < 2:
-                await self.began.wait()
-            self.began.set()
-            return saying("hello")
-
-    async with legacy(Pair()) as proxy:
-        await proxy.server.send(ask("a"))
-        await proxy.server.send(ask("b"))
-        assert {(await proxy.server.receive())["id"] for _ in range(2)} == {"a", "b"}
-
-
 async def test_a_cancellation_of_the_server_ends_the_request_to_the_model_without_an_answer() -> None:
     model = Model(held=True)
     async with legacy(model) as proxy:
@@ -290,15 +274,6 @@ async def test_the_number_of_concurrent_samples_is_limited() -> None:
             await proxy.server.send(ask(number))
         assert "max_answering" in await proxy.server.fails(ANY, -32000)
         assert len(model.asked) == 2
-
-
-async def test_an_id_of_the_server_that_is_in_use_is_rejected() -> None:
-    model = Model(held=True)
-    async with legacy(model) as proxy:
-        await proxy.server.send(ask(1))
-        await proxy.server.send(ask(1))
-        assert (await proxy.server.receive())["error"]["code"] == -32600
-        assert len(model.asked) == 1
 
 
 # forms
