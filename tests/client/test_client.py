@@ -216,21 +216,6 @@ async def test_questions_are_answered_side_by_side_and_while_calls_wait() -> Non
         await call.result()
 
 
-async def test_every_waiting_call_gets_disconnected_when_the_server_goes_away(opening: Any) -> None:
-    async with conversation(opening) as (client, wire, start):
-        calls = [start(client.call_tool, "book") for _ in range(5)]
-        for _ in calls:
-            await wire.request("tools/call")
-        await wire.close()
-        for call in calls:
-            with pytest.raises(Disconnected, match="closed the connection"):
-                await call.result()
-        with pytest.raises(Disconnected):
-            await client.call_tool("book")
-        with pytest.raises(Disconnected):
-            await client.ping()
-
-
 async def test_a_client_may_be_closed_from_several_tasks_and_its_calls_raise_an_error(opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         call = start(client.call_tool, "book")

@@ -132,12 +132,6 @@ def test_the_fields_of_a_form_have_their_defaults(form: ElicitRequestFormParams,
     assert accept_defaults(form, **given) == answer
 
 
-async def test_the_defaults_can_stand_in_for_a_user() -> None:
-    question = {"method": "elicitation/create", "params": form().wire()}
-    answer = await answer_of(question, on_elicit=accept_defaults)
-    assert answer["result"] == {"action": "accept", "content": DEFAULTS}
-
-
 @pytest.mark.parametrize(
     ("handlers", "declared"),
     [
