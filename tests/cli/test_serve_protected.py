@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +111,6 @@ def test_a_file_without_a_secret_is_an_error_that_names_the_file_and_shows_nothi
         secret_in(path)
     assert str(path) in str(caught.value)
     assert "s3cret" not in str(caught.value)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
-def test_a_secret_is_read_from_a_regular_file_alone(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(CommandError, match="FIFO"):
-        secret_in(tmp_path / "fifo")
 
 
 @pytest.mark.parametrize("text", ["gitlab", "entra", "entra:", "GitHub", "github:x", ""])
