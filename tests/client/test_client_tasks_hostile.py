@@ -325,6 +325,27 @@ TASK_TOOLS: Json = {
 }
 
 
+async def test_a_question_stays_open_while_its_task_is_announced_anew() -> None:
+    thinks = Thinker()
+
+    async def follow(handle: Any) -> None:
+        async for _ in handle:
+            pass
+
+    async with conversation(as_legacy_tasks, on_elicit=thinks) as (client, wire, start):
+        starting = start(client.start_tool, "book")
+        await wire.reply("tools/list", TASK_TOOLS)
+        await wire.reply("tools/call", {"task": old("input_required")})
+        start(follow, await starting.result())
+        await wire.request("tasks/result")
+        await wire.reply("tasks/get", old("input_required"))
+        await wire.send({"id": "q", **FORM_QUESTION})
+        await thinks.asked.wait()
+        await wire.notify("notifications/tasks/status", old("input_required", statusMessage="still"))
+        await wire.request("tasks/get")  # and no cancel of the request on whose stream it asks
+        assert not thinks.cancelled
+
+
 async def test_a_result_that_does_not_come_after_the_end_is_a_timeout() -> None:
     async with conversation(as_legacy_tasks) as (client, wire, start):
         call = start(client.call_tool, "book")
