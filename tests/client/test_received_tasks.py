@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import trio
-from scripted import FORM, ROOTS_QUESTION, SAMPLE, Json, Thinker, Wire, as_legacy, conversation, handshake, unopened
-from wire_terms import INVALID_PARAMS, METHOD_NOT_FOUND, RELATED_TASK, SERVER_BUSY
+from scripted import FORM, ROOTS_QUESTION, SAMPLE, Json, Thinker, Wire, as_legacy, conversation
+from wire_terms import INVALID_PARAMS, RELATED_TASK, SERVER_BUSY
 
-from trio_mcp.client import Client, accept
+from trio_mcp.client import accept
 from trio_mcp.session import received_tasks, server_requests
 
 NEWS = "notifications/tasks/status"
@@ -126,15 +126,6 @@ async def test_the_end_of_the_connection_cancels_every_task() -> None:
         await created(wire)
         await thinks.asked.wait()
     assert thinks.cancelled
-
-
-async def test_a_client_declares_tasks_for_the_questions_that_it_answers() -> None:
-    async with unopened(on_elicit=lambda _form: accept()) as (client, wire, start):
-        assert isinstance(client, Client)
-        start(client.open)
-        await wire.refuse("server/discover", METHOD_NOT_FOUND)
-        declared = (await handshake(wire))["capabilities"]["tasks"]
-        assert declared == {"list": {}, "cancel": {}, "requests": {"elicitation": {"create": {}}}}
 
 
 async def test_a_question_that_cannot_be_a_task_is_answered_as_ever() -> None:
