@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import outcome
+import pytest
 import trio
 from peer import BOUND, ChannelPeer, Json
 from trio.testing import wait_all_tasks_blocked
@@ -107,6 +108,12 @@ class Pending:
             await self._over.wait()
         assert self._outcome is not None
         return self._outcome.unwrap()
+
+    async def fails(self, kind: Any, match: str | None = None) -> Any:
+        """Wait until it has raised an error of this kind, and return that."""
+        with pytest.raises(kind, match=match) as raised:
+            await self.result()
+        return raised.value
 
 
 Start = Callable[..., Pending]

@@ -404,9 +404,8 @@ async def test_a_list_that_fails_ends_the_run_and_names_the_server(mode: str) ->
         run = start(run_agent, ScriptedModel(), "?", [client])
         await wire.request("tools/list")
         await wire.close()
-        with pytest.raises(Disconnected) as caught:
-            await run.result()
-    assert unnamed(" ".join(caught.value.__notes__), "scripted") == []
+        caught = await run.fails(Disconnected)
+    assert unnamed(" ".join(caught.__notes__), "scripted") == []
 
 
 async def test_names_that_models_reject_are_changed_for_the_model_and_back_for_the_server(mode: str) -> None:
@@ -451,8 +450,7 @@ async def test_no_further_page_is_read_of_too_many_tools(opening: Any, monkeypat
     async with conversation(opening) as (client, wire, start):
         run = start(run_agent, ScriptedModel(), "?", [client])
         await wire.reply("tools/list", listing("a", "b", "c", nextCursor="next"))
-        with pytest.raises(LimitExceeded, match=naming(2, "scripted")):
-            await run.result()
+        await run.fails(LimitExceeded, naming(2, "scripted"))
         await wire.silence()
 
 
@@ -462,8 +460,7 @@ async def test_definitions_too_large_for_a_model_are_rejected(opening: Any, monk
         run = start(run_agent, ScriptedModel(), "?", [client])
         tool = {"name": "a", "description": "x" * 900, "inputSchema": {"type": "object"}}
         await wire.reply("tools/list", {**listing(nextCursor="next"), "tools": [tool]})
-        with pytest.raises(LimitExceeded, match=naming(900, "scripted")):
-            await run.result()
+        await run.fails(LimitExceeded, naming(900, "scripted"))
         await wire.silence()
 
 
@@ -473,9 +470,8 @@ async def test_a_list_that_takes_too_long_ends_the_run_and_names_the_server(open
         # The time is that of all pages, and not of each.
         await wire.reply("tools/list", listing("a", nextCursor="next"))
         await wire.request("tools/list")
-        with pytest.raises(RequestTimeout, match=naming(5)) as caught:
-            await run.result()
-    assert unnamed(" ".join(caught.value.__notes__), "scripted") == []
+        caught = await run.fails(RequestTimeout, naming(5))
+    assert unnamed(" ".join(caught.__notes__), "scripted") == []
 
 
 # arguments

@@ -62,9 +62,8 @@ async def test_an_error_result_is_a_result_and_an_error_is_raised(opening: Any) 
         assert (await answered(wire, start(client.call_tool, "book"), "tools/call", error))[1].is_error
         call = start(client.call_tool, "fly")
         await wire.refuse("tools/call", -32602, "Unknown tool: fly", {"a": 1})
-        with pytest.raises(PeerError, match="Unknown tool") as raised:
-            await call.result()
-        assert (raised.value.code, raised.value.data) == (-32602, {"a": 1})
+        raised = await call.fails(PeerError, "Unknown tool")
+        assert (raised.code, raised.data) == (-32602, {"a": 1})
 
 
 async def test_calls_run_side_by_side_and_answers_find_their_own(opening: Any) -> None:
@@ -222,8 +221,7 @@ async def test_a_client_may_be_closed_from_several_tasks_and_its_calls_raise_an_
         await wire.request("tools/call")
         for closing in [start(client.aclose) for _ in range(3)]:
             await closing.result()
-        with pytest.raises(Disconnected, match=naming("client", "closed")):
-            await call.result()
+        await call.fails(Disconnected, naming("client", "closed"))
         await wire.end()
 
 
@@ -250,8 +248,7 @@ async def test_what_was_said_before_the_close_is_still_sent(opening: Any) -> Non
             scope.cancel()
             await client.aclose()
         await wire.request("tools/call")
-        with pytest.raises(Disconnected):
-            await call.result()
+        await call.fails(Disconnected)
 
 
 async def test_a_close_is_bounded_though_the_server_reads_nothing() -> None:
@@ -261,8 +258,7 @@ async def test_a_close_is_bounded_though_the_server_reads_nothing() -> None:
         await client.aclose()
         assert trio.current_time() <= 15
         for call in calls:
-            with pytest.raises(Disconnected):
-                await call.result()
+            await call.fails(Disconnected)
 
 
 @pytest.mark.parametrize(

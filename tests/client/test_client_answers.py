@@ -169,8 +169,7 @@ async def test_a_question_of_a_kind_that_was_not_declared_is_refused(handlers: J
     assert (await answer_of(question, **handlers))["error"]["code"] == INVALID_PARAMS
     async with calling(as_modern, handlers) as (wire, call, request):
         await wire.respond(request, interim({"q": question}))
-        with pytest.raises(CapabilityError):
-            await call.result()
+        await call.fails(CapabilityError)
 
 
 # handlers that return the wrong thing, or fail
@@ -196,8 +195,7 @@ async def test_a_handler_that_returns_no_answer_is_named_with_what_it_should_ret
 ) -> None:
     async with calling(as_modern, {handler: lambda *_: value}) as (wire, call, request):
         await wire.respond(request, interim({"k": question}))
-        with pytest.raises(TypeError, match=naming(*names)):
-            await call.result()
+        await call.fails(TypeError, naming(*names))
 
 
 @pytest.mark.parametrize(("handler", "value", "question", "names"), NO_ANSWERS)

@@ -136,8 +136,7 @@ async def test_a_cursor_that_is_refused_again_is_the_error_of_the_server() -> No
         keep(mine, listed("b", cursor="d"), what="c")  # by another reader
         await wire.respond(request, tools("a", cursor="c"))
         await wire.refuse("tools/list", -32602, "old cursor")
-        with pytest.raises(PeerError, match="old cursor"):
-            await listing.result()
+        await listing.fails(PeerError, "old cursor")
 
 
 async def test_a_cursor_that_is_refused_in_an_iteration_is_an_error_and_drops_all_pages() -> None:
@@ -147,8 +146,7 @@ async def test_a_cursor_that_is_refused_in_an_iteration_is_an_error_and_drops_al
         await items.__anext__()
         following = start(items.__anext__)
         await wire.refuse("tools/list", -32602, "old cursor")
-        with pytest.raises(PeerError, match="old cursor"):
-            await following.result()
+        await following.fails(PeerError, "old cursor")
         await list_tools(client, wire, start, tools("anew"))
 
 

@@ -66,8 +66,7 @@ async def test_every_handler_is_cancelled_when_the_connection_is_lost(opening: A
             await wire.respond(request, interim({"q": QUESTIONS[name]}))
         await thinks.asked.wait()
         await wire.close()
-        with pytest.raises(Disconnected, match="closed the connection"):
-            await call.result()
+        await call.fails(Disconnected, "closed the connection")
         await wait_all_tasks_blocked()
         assert thinks.cancelled
 
@@ -83,8 +82,7 @@ async def test_a_client_that_is_closed_while_its_user_thinks_cancels_the_handler
             await wire.respond(request, asking("a", state="s"))
         await thinks.asked.wait()
         await client.aclose()
-        with pytest.raises(Disconnected):
-            await call.result()
+        await call.fails(Disconnected)
         assert thinks.cancelled
 
 
@@ -112,8 +110,7 @@ async def test_a_handler_of_a_session_that_was_lost_is_cancelled() -> None:
         await call.result()
         wire.nothing()  # no answer to the question either
         asking_post.end()
-        with pytest.raises(Disconnected):
-            await slow.result()
+        await slow.fails(Disconnected)
 
 
 async def test_a_handler_is_cancelled_when_the_response_that_brought_its_question_is_lost() -> None:
@@ -130,14 +127,12 @@ async def test_a_handler_is_cancelled_when_the_response_that_brought_its_questio
         other_post.say(event({"id": "r", **ROOTS_QUESTION}))
         await others.asked.wait()
         post.end()
-        with pytest.raises(Disconnected):
-            await call.result()
+        await call.fails(Disconnected)
         await wait_all_tasks_blocked()
         assert (thinks.cancelled, others.cancelled) == (True, False)
         wire.nothing()  # no answer to a question of a call that has failed
         other_post.end()
-        with pytest.raises(Disconnected):
-            await other.result()
+        await other.fails(Disconnected)
 
 
 async def test_a_handler_is_cancelled_when_its_client_gives_up_the_server() -> None:
@@ -153,8 +148,7 @@ async def test_a_handler_is_cancelled_when_its_client_gives_up_the_server() -> N
         for _ in range(MAX_RESUME_ATTEMPTS):
             assert not thinks.cancelled
             (await wire.next("GET")).answer(503)
-        with pytest.raises(Disconnected):
-            await call.result()
+        await call.fails(Disconnected)
         await wait_all_tasks_blocked()
         assert thinks.cancelled
         wire.nothing()
@@ -249,8 +243,7 @@ async def test_a_round_that_fails_gives_its_places_back() -> None:
             call = start(client.call_tool, "book")
             await wire.respond(await wire.request("tools/call"), asking(*keys, state="s"))
             if failing:
-                with pytest.raises(LookupError):
-                    await call.result()
+                await call.fails(LookupError)
             failing = False
         await wire.request("tools/call")
 
@@ -266,8 +259,7 @@ async def test_a_handler_that_takes_too_long_fails_its_question_and_names_the_li
             assert unnamed(error["message"], 5, "handler_timeout") == []
         else:
             await wire.respond(request, interim({"q": QUESTIONS[name]}))
-            with pytest.raises(LimitExceeded, match=naming(5, "handler_timeout")):
-                await call.result()
+            await call.fails(LimitExceeded, naming(5, "handler_timeout"))
     assert thinks.cancelled
 
 

@@ -85,8 +85,7 @@ async def test_the_rest_of_a_stream_is_asked_for_in_the_session_it_began_in() ->
         get = await wire.next("GET")
         assert get.headers["mcp-session-id"] == "S1"
         get.answer(404)
-        with pytest.raises(Disconnected):
-            await slow.result()
+        await slow.fails(Disconnected)
         await trio.sleep(10)
         wire.nothing()  # the session of today is not lost
 
@@ -103,8 +102,7 @@ async def test_a_server_that_knows_no_session_for_long_is_asked_for_one_less_and
                 opened.append(trio.current_time())
                 (await wire.post("resources/subscribe")).answer(404)
         assert len(opened) < 15, opened
-        with pytest.raises(Disconnected):
-            await call.result()
+        await call.fails(Disconnected)
 
 
 async def test_a_caller_that_gives_up_leaves_no_session_half_opened() -> None:
@@ -112,8 +110,7 @@ async def test_a_caller_that_gives_up_leaves_no_session_half_opened() -> None:
         call = start(client.call_tool, "book", timeout=1)
         (await wire.post()).answer(404)
         opening = await wire.post("initialize")
-        with pytest.raises(RequestTimeout):
-            await call.result()
+        await call.fails(RequestTimeout)
         call = start(client.call_tool, "book")  # waits for the session that is being opened
         opening.result(initialized(), {"mcp-session-id": "S2"})
         (await wire.post("notifications/initialized")).answer(202)
@@ -143,8 +140,7 @@ async def test_calls_that_lose_their_session_together_fail_together_when_none_ca
             (await wire.post()).answer(404)
         answer(await wire.post("initialize"))
         for call in calls:
-            with pytest.raises(error):
-                await call.result()
+            await call.fails(error)
         assert trio.current_time() < 40
         wire.nothing()
         call = start(client.call_tool, "book")  # tries again
@@ -189,8 +185,7 @@ async def test_a_subscriber_has_the_session_opened_again_that_a_request_has_foun
         call = start(client.call_tool, "book")
         (await wire.post()).answer(404)
         (await wire.post("initialize")).answer(502)
-        with pytest.raises(Disconnected):
-            await call.result()
+        await call.fails(Disconnected)
         assert len(lost) == 1
         await wire.without_stream("S2")
         await wire.reply("resources/subscribe", {})
@@ -218,8 +213,7 @@ async def test_closing_fails_the_calls_that_wait_for_a_session() -> None:
         start(wire.farewell)
         await client.aclose()
         for call in calls:
-            with pytest.raises(Disconnected):
-                await call.result()
+            await call.fails(Disconnected)
 
 
 async def test_the_time_of_a_request_includes_opening_a_session_again() -> None:
@@ -229,8 +223,7 @@ async def test_the_time_of_a_request_includes_opening_a_session_again() -> None:
             (await wire.post("ping")).answer(404)
         await wire.post("initialize")  # never answered
         for ping in pings:
-            with pytest.raises(RequestTimeout, match=naming("ping", "2 seconds")):
-                await ping.result()
+            await ping.fails(RequestTimeout, naming("ping", "2 seconds"))
         assert trio.current_time() < 4
 
 
@@ -253,8 +246,7 @@ async def test_a_handshake_that_was_given_up_ends_with_the_next() -> None:
         call = start(client.call_tool, "book")
         (await wire.post()).answer(404)
         late = await wire.post("initialize")
-        with pytest.raises(RequestTimeout):
-            await call.result()
+        await call.fails(RequestTimeout)
         call = start(client.call_tool, "book")
         await wire.lose()
         assert late.left.is_set()

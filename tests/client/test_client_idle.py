@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import trio
 from naming import naming
 from scripted import FORM_QUESTION, as_legacy, asking, calling, conversation, said
@@ -19,8 +18,7 @@ async def test_a_call_to_a_silent_server_is_given_up_and_cancelled_there(opening
         began = trio.current_time()
         call = start(client.call_tool, "book", idle_timeout=5)
         request = await wire.request("tools/call")
-        with pytest.raises(RequestTimeout, match=naming("progress", "tools/call", "5 seconds")):
-            await call.result()
+        await call.fails(RequestTimeout, naming("progress", "tools/call", "5 seconds"))
         assert trio.current_time() - began == 5
         assert (await wire.notification("notifications/cancelled"))["requestId"] == request["id"]
 
@@ -45,8 +43,7 @@ async def test_endless_progress_does_not_move_the_timeout_of_the_call(opening: A
         for progress in range(3):
             await trio.sleep(4 if progress else 3)
             await wire.report(request, progress)
-        with pytest.raises(RequestTimeout, match=naming("book", "12 seconds")):
-            await call.result()
+        await call.fails(RequestTimeout, naming("book", "12 seconds"))
         assert trio.current_time() - began == 12
 
 
@@ -56,8 +53,7 @@ async def test_the_progress_of_another_call_is_no_sign_of_life_of_this_one(openi
         requests = {request["params"]["name"]: request for request in [await wire.request("tools/call") for _ in "ab"]}
         await trio.sleep(4)
         await wire.report(requests["b"], 1)
-        with pytest.raises(RequestTimeout):
-            await silent.result()
+        await silent.fails(RequestTimeout)
         await wire.notification("notifications/cancelled")
         await trio.sleep(2)
         await wire.respond(requests["b"], said("done"))

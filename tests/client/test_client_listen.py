@@ -87,8 +87,7 @@ async def test_tasks_may_share_a_listener_and_the_end_reaches_each() -> None:
         await wait_all_tasks_blocked()
         await wire.respond(request, {"resultType": "complete"})
         for reader in readers:
-            with pytest.raises(StopAsyncIteration):
-                await reader.result()
+            await reader.fails(StopAsyncIteration)
 
 
 async def test_what_was_not_asked_for_is_not_heard() -> None:
@@ -126,8 +125,7 @@ async def test_a_refusal_is_raised_where_listening_begins() -> None:
     async with conversation(as_modern) as (client, wire, start):
         entered = start(client.listen(tools=True).__aenter__)
         await wire.refuse("subscriptions/listen", -32601, "not here")
-        with pytest.raises(PeerError, match="not here"):
-            await entered.result()
+        await entered.fails(PeerError, "not here")
 
 
 async def test_a_stream_may_be_silent_for_as_long_as_nothing_changes() -> None:
@@ -174,8 +172,7 @@ async def test_the_end_of_the_connection_is_raised_where_the_changes_are_read(op
         reading = start(listener.__anext__)
         await wait_all_tasks_blocked()
         await (wire.close() if end == "server" else client.aclose())
-        with pytest.raises(Disconnected):
-            await reading.result()
+        await reading.fails(Disconnected)
         await listener.__aexit__(None, None, None)
 
 

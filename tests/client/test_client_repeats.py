@@ -111,11 +111,10 @@ async def test_a_call_is_not_repeated_if_the_server_knows_no_keys(mode: str, pro
     async with http(mode, OFFERS) as (client, wire, start):
         call = start(client.call_tool, "book", meta={IDEMPOTENCY_KEY: "order 7"})
         lose(await wire.post(), proxy)
-        with pytest.raises(OutcomeUnknown) as raised:
-            await call.result()
-        assert raised.value.tool == "book"
-        assert unnamed(str(raised.value), "book", f"HTTP {proxy}" if proxy else "connection reset") == []
-        assert isinstance(raised.value, Disconnected)
+        raised = await call.fails(OutcomeUnknown)
+        assert raised.tool == "book"
+        assert unnamed(str(raised), "book", f"HTTP {proxy}" if proxy else "connection reset") == []
+        assert isinstance(raised, Disconnected)
         await trio.sleep(100)
         wire.nothing()
 
@@ -134,8 +133,7 @@ async def test_a_tool_that_was_listed_as_harmless_is_called_again_by_any_server(
         await list_tools(client, wire, start, {"tools": [harmless], "ttlMs": 0, "cacheScope": "private"})
         call = start(client.call_tool, "book")
         lose(await wire.post())
-        with pytest.raises(OutcomeUnknown):
-            await call.result()
+        await call.fails(OutcomeUnknown)
 
 
 @pytest.mark.parametrize("proxy", [None, 502, 504])
@@ -185,8 +183,7 @@ async def test_a_call_that_has_asked_may_have_run_if_the_server_does_not_come_ba
         await wire.reply("tools/call", asking("a", state="s"))
         for _ in range(1 + ATTEMPTS):
             (await wire.post()).fail(httpx2.ConnectError("refused"))
-        with pytest.raises(OutcomeUnknown, match="refused"):
-            await call.result()
+        await call.fails(OutcomeUnknown, "refused")
         wire.nothing()
 
 
@@ -196,11 +193,9 @@ async def test_the_attempts_end(mode: str) -> None:
         for method in ("tools/call", "resources/read"):
             for _ in range(1 + ATTEMPTS):
                 lose(await wire.post(method))
-        with pytest.raises(OutcomeUnknown):
-            await call.result()
-        with pytest.raises(Disconnected) as raised:
-            await read.result()
-        assert not isinstance(raised.value, OutcomeUnknown)
+        await call.fails(OutcomeUnknown)
+        raised = await read.fails(Disconnected)
+        assert not isinstance(raised, OutcomeUnknown)
         await trio.sleep(100)
         wire.nothing()
 
@@ -213,8 +208,7 @@ async def test_the_attempts_share_the_timeout_of_the_call(mode: str) -> None:
             lose(await wire.post(method))
             await wire.post(method)
         for each in (call, listing):
-            with pytest.raises(RequestTimeout):
-                await each.result()
+            await each.fails(RequestTimeout)
         assert trio.current_time() - before == pytest.approx(3)
 
 
@@ -248,8 +242,7 @@ async def test_what_a_repeat_is_answered_with_is_final(
         call = start(client.call_tool, "book")
         lose(await wire.post())
         answer(await wire.post())
-        with pytest.raises(kind, match=named):
-            await call.result()
+        await call.fails(kind, named)
         wire.nothing()
 
 
@@ -258,8 +251,7 @@ async def test_a_server_that_was_not_reached_has_run_nothing(mode: str) -> None:
         for fn, method in ((client.call_tool, "tools/call"), (client.read_resource, "resources/read")):
             call = start(fn, "a://b")
             (await wire.post(method)).fail(httpx2.ConnectError("refused"))
-            with pytest.raises(Unreachable):
-                await call.result()
+            await call.fails(Unreachable)
         wire.nothing()
 
 
@@ -283,11 +275,9 @@ async def test_a_call_that_ends_with_its_connection_may_have_run_and_a_later_one
         await wire.receive()
         await wire.receive()
         await wire.close()
-        with pytest.raises(OutcomeUnknown):
-            await call.result()
-        with pytest.raises(Disconnected) as raised:
-            await read.result()
-        assert not isinstance(raised.value, OutcomeUnknown)
+        await call.fails(OutcomeUnknown)
+        raised = await read.fails(Disconnected)
+        assert not isinstance(raised, OutcomeUnknown)
         with pytest.raises(Unreachable):
             await client.call_tool("book")
 

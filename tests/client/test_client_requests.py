@@ -91,8 +91,7 @@ async def test_each_request_has_a_time_limit_and_is_cancelled_at_the_server_beyo
         request = await wire.receive()
         assert method in (request["method"], None)
         assert (await wire.notification("notifications/cancelled"))["requestId"] == request["id"]
-        with pytest.raises(RequestTimeout, match=naming(named, "3 seconds")):
-            await pending.result()
+        await pending.fails(RequestTimeout, naming(named, "3 seconds"))
         assert trio.current_time() - before == 3
 
 
@@ -136,12 +135,10 @@ async def test_a_list_has_a_limit_of_pages_and_one_of_items(opening: Any, monkey
         listing = start(client.list_prompts)
         for number in range(3):
             await wire.reply("prompts/list", {"prompts": [], "nextCursor": str(number), **HINTS})
-        with pytest.raises(LimitExceeded, match=naming("3 pages")):
-            await listing.result()
+        await listing.fails(LimitExceeded, naming("3 pages"))
         listing = start(client.list_prompts)
         await wire.reply("prompts/list", {"prompts": [{"name": str(number)} for number in range(4)], **HINTS})
-        with pytest.raises(LimitExceeded, match=naming("3 items")):
-            await listing.result()
+        await listing.fails(LimitExceeded, naming("3 items"))
 
 
 @pytest.mark.parametrize("opening", [as_legacy, as_modern])

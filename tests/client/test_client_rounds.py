@@ -129,8 +129,7 @@ async def test_a_server_that_asks_endlessly_is_left_after_max_rounds(max_rounds:
         call = start(client.call_tool, "book", **options)
         for number in range(max_rounds + 1):
             await wire.reply("tools/call", asking("a", state=str(number)))
-        with pytest.raises(LimitExceeded, match=naming(f"{max_rounds} rounds")):
-            await call.result()
+        await call.fails(LimitExceeded, naming(f"{max_rounds} rounds"))
         await wire.silence()
     assert max_rounds == len(seen)
 
@@ -160,8 +159,7 @@ async def test_the_timeout_of_a_call_covers_all_its_rounds() -> None:
                 request = await wire.receive()
                 if "id" in request:
                     await wire.respond(request, asking(state="s"))
-        with pytest.raises(RequestTimeout):
-            await call.result()
+        await call.fails(RequestTimeout)
         assert trio.current_time() < 1
 
 
@@ -182,8 +180,7 @@ async def test_a_handler_that_fails_or_was_never_declared_ends_the_call_without_
 ) -> None:
     async with calling(as_modern, handlers) as (wire, call, request):
         await wire.respond(request, asking("a", state="s"))
-        with pytest.raises(kind, match=named):
-            await call.result()
+        await call.fails(kind, named)
         await wire.silence()
 
 
@@ -208,10 +205,9 @@ def refusing() -> Json:
 async def test_questions_that_are_refused_together_raise_the_error_of_the_first_in_a_round() -> None:
     async with calling(as_modern, refusing()) as (wire, call, request):
         await wire.respond(request, interim({"q": FORM_QUESTION, "s": SAMPLE_QUESTION}))
-        with pytest.raises(PeerError) as caught:
-            await call.result()
-        assert caught.value.code == -1
-        (note,) = caught.value.__notes__
+        caught = await call.fails(PeerError)
+        assert caught.code == -1
+        (note,) = caught.__notes__
         assert unnamed(note, "PeerError", "(code -2)") == []
         await wire.silence()
 
@@ -236,8 +232,7 @@ async def test_a_handler_that_fails_as_it_is_cancelled_raises_its_error_in_the_c
 
     async with calling(as_modern, {"on_elicit": fails_late}, timeout=1) as (wire, call, request):
         await wire.respond(request, asking("a", "b", state="s"))
-        with pytest.raises(LookupError):
-            await call.result()
+        await call.fails(LookupError)
 
 
 async def test_a_handler_that_fails_cancels_the_others_of_its_round() -> None:
@@ -250,8 +245,7 @@ async def test_a_handler_that_fails_cancels_the_others_of_its_round() -> None:
 
     async with calling(as_modern, {"on_elicit": on_elicit}) as (wire, call, request):
         await wire.respond(request, asking("a", "b", state="s"))
-        with pytest.raises(LookupError):
-            await call.result()
+        await call.fails(LookupError)
     assert thinks.cancelled
 
 
@@ -279,8 +273,7 @@ async def test_a_malformed_result_or_round_raises_in_its_own_call_only(opening: 
         request = await wire.request("tools/call")
         await works(client, wire, start)
         await wire.respond(request, result)
-        with pytest.raises(RemoteProtocolError, match=r"result\.content" if result in MALFORMED[-3:] else "result"):
-            await malformed.result()
+        await malformed.fails(RemoteProtocolError, r"result\.content" if result in MALFORMED[-3:] else "result")
         await works(client, wire, start)
 
 
@@ -288,7 +281,6 @@ async def test_a_call_that_is_cancelled_while_its_user_thinks_cancels_the_handle
     thinks = Thinker()
     async with calling(as_modern, {"on_elicit": thinks}, timeout=3) as (wire, call, request):
         await wire.respond(request, asking("a", state="s"))
-        with pytest.raises(RequestTimeout):
-            await call.result()
+        await call.fails(RequestTimeout)
         assert thinks.cancelled
         await wire.silence()

@@ -68,10 +68,9 @@ async def modern_error(question: Json, kind: type[Exception], **handlers: Any) -
     """What a call raises whose round has this question; nothing more is sent."""
     async with calling(as_modern, handlers) as (wire, call, request):
         await wire.respond(request, interim({"q": question}))
-        with pytest.raises(kind) as caught:
-            await call.result()
+        caught = await call.fails(kind)
         await wire.silence()
-    return caught.value
+    return caught
 
 
 def answer(*blocks: SamplingContentBlock, role: Any = "assistant") -> CreateMessageResult:

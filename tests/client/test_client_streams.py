@@ -89,8 +89,7 @@ async def test_a_server_may_be_polled_from_the_last_id_as_long_as_it_brings_some
 async def test_a_stream_without_event_ids_cannot_be_gone_on_with(id: str | None) -> None:
     async with calling() as (wire, call, post):
         post.pieces(event(id=id, retry=10))
-        with pytest.raises(Disconnected, match=naming("answer")):
-            await call.result()
+        await call.fails(Disconnected, naming("answer"))
         wire.nothing()
 
 
@@ -99,8 +98,7 @@ async def test_a_server_that_keeps_no_streams_is_asked_once(status: int) -> None
     async with calling() as (wire, call, post):
         post.pieces(event(id="1-0"))
         (await wire.next("GET")).answer(status)
-        with pytest.raises(Disconnected, match=str(status)):
-            await call.result()
+        await call.fails(Disconnected, str(status))
         await wait_all_tasks_blocked()
         wire.nothing()
 
@@ -113,8 +111,7 @@ async def test_a_server_that_is_away_is_asked_with_growing_pauses_and_a_limit() 
             get = await wire.next("GET")
             times.append(get.at)
             get.answer(503)
-        with pytest.raises(Disconnected, match=r"503, 20 times"):
-            await call.result()
+        await call.fails(Disconnected, r"503, 20 times")
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert min(gaps) >= 0.1
     assert max(gaps) <= 30
@@ -125,8 +122,7 @@ async def test_a_modern_stream_is_never_gone_on_with() -> None:
     async with modern_http() as (client, wire, start):
         call = start(client.call_tool, "slow")
         (await wire.post()).pieces(event(id="1-0", retry=10))
-        with pytest.raises(Disconnected, match=naming("answer")):
-            await call.result()
+        await call.fails(Disconnected, naming("answer"))
         await trio.sleep(10)
         wire.nothing()
 
@@ -161,8 +157,7 @@ async def test_an_answer_that_is_rejected_again_and_again_fails_its_call() -> No
         post.say(event({"id": "q", "method": "ping"}))
         for _ in range(ANSWER_ATTEMPTS):
             (await wire.next("POST")).answer(502, b"<html>")
-        with pytest.raises(Disconnected, match="502"):
-            await call.result()
+        await call.fails(Disconnected, "502")
 
 
 async def test_what_belongs_to_no_request_comes_on_a_separate_stream_that_is_kept_open() -> None:
@@ -272,8 +267,7 @@ async def test_a_404_about_the_method_is_no_lost_session() -> None:
     async with in_session() as (client, wire, start):
         call = start(client.list_prompts)
         (await wire.post("prompts/list")).refuse(404, -32601, "Method not found")
-        with pytest.raises(Exception, match="Method not found"):
-            await call.result()
+        await call.fails(Exception, "Method not found")
         wire.nothing()
 
 
@@ -282,8 +276,7 @@ async def test_a_request_that_was_running_when_the_session_was_lost_is_not_sent_
     async with calling() as (wire, call, post):
         post.pieces(event(id="1-0", retry=10))
         (await wire.next("GET")).answer(404)
-        with pytest.raises(Disconnected) as raised:
-            await call.result()
-        assert not isinstance(raised.value, SessionLost)
+        raised = await call.fails(Disconnected)
+        assert not isinstance(raised, SessionLost)
         await trio.sleep(10)
         wire.nothing()

@@ -109,8 +109,7 @@ async def test_a_server_that_does_not_answer_the_cancel_delays_the_caller_little
         call = start(client.call_tool, "book", timeout=5)
         await wire.reply("tools/call", created())
         began = trio.current_time()
-        with pytest.raises(RequestTimeout):
-            await call.result()
+        await call.fails(RequestTimeout)
         assert trio.current_time() - began == pytest.approx(5 + 2)
 
 
@@ -356,8 +355,7 @@ async def test_a_result_that_does_not_come_after_the_end_is_a_timeout() -> None:
         await wire.silence(30)
         await wire.silence(29)
         await wire.notification("notifications/cancelled")
-        with pytest.raises(RequestTimeout):
-            await call.result()
+        await call.fails(RequestTimeout)
 
 
 async def test_a_server_that_does_not_wait_in_tasks_result_is_polled() -> None:
@@ -399,8 +397,7 @@ async def test_a_call_that_asked_for_a_task_is_withdrawn_by_the_id_of_the_task()
         call = start(client.call_tool, "book", timeout=5)
         await wire.reply("tools/list", TASK_TOOLS)
         request = await wire.request("tools/call")
-        with pytest.raises(RequestTimeout):
-            await call.result()
+        await call.fails(RequestTimeout)
         await wire.silence()
         await wire.respond(request, {"task": old()})
         assert (await wire.reply("tasks/cancel", old("cancelled")))["params"]["taskId"] == "t"
@@ -413,7 +410,6 @@ async def test_a_late_answer_that_is_not_a_task_is_dropped(answer: Json) -> None
         call = start(client.call_tool, "book", timeout=5)
         await wire.reply("tools/list", TASK_TOOLS)
         request = await wire.request("tools/call")
-        with pytest.raises(RequestTimeout):
-            await call.result()
+        await call.fails(RequestTimeout)
         await wire.respond(request, answer)
         await wire.silence()

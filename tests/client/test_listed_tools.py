@@ -58,8 +58,7 @@ async def test_a_call_whose_headers_were_refused_is_made_once_more_with_the_tool
         assert second.headers["mcp-param-region"] == "Lisbon"
         assert second.message["id"] != first.message["id"]
         second.refuse(400, -32020, "still wrong")
-        with pytest.raises(PeerError, match="still wrong"):
-            await call.result()
+        await call.fails(PeerError, "still wrong")
 
 
 def test_a_tool_with_headers_is_kept_when_tools_with_schemas_fill_the_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,16 +112,14 @@ async def test_a_handshake_that_is_refused_is_final_if_the_probe_was_answered() 
     async with opening_client() as (_client, wire, opened):
         await wire.refuse("server/discover", METHOD_NOT_FOUND)
         await wire.refuse("initialize", UNSUPPORTED_VERSION, data={"supported": ["2030-01-01"]})
-        with pytest.raises(PeerError):
-            await opened.result()
+        await opened.fails(PeerError)
 
 
 async def test_a_server_that_speaks_nothing_we_do_is_named_with_what_it_speaks() -> None:
     """It is modern, so a handshake would be no answer (M-VER-2c, M-DUAL-5c)."""
     async with opening_client() as (_client, wire, opened):
         await wire.refuse("server/discover", UNSUPPORTED_VERSION, data={"supported": ["2030-01-01"]})
-        with pytest.raises(RemoteProtocolError, match=naming("2030-01-01", MODERN)):
-            await opened.result()
+        await opened.fails(RemoteProtocolError, naming("2030-01-01", MODERN))
 
 
 @pytest.mark.parametrize("mode", ["auto", MODERN])
@@ -153,8 +151,7 @@ async def test_an_error_of_the_modern_era_or_in_a_modern_mode_is_no_reason_for_a
 ) -> None:
     async with opening_client(mode=mode) as (_client, wire, opened):
         await wire.refuse("server/discover", code, "not like this")
-        with pytest.raises(PeerError, match="not like this"):
-            await opened.result()
+        await opened.fails(PeerError, "not like this")
         await wire.end()
 
 
@@ -196,8 +193,7 @@ async def test_an_opening_that_fails_raises_why_and_leaves_the_server(
     async with opening_client() as (client, wire, opened):
         await wire.refuse("server/discover", METHOD_NOT_FOUND)
         await happens(client, wire, await wire.request("initialize"))
-        with pytest.raises(kind, match=naming(named)):
-            await opened.result()
+        await opened.fails(kind, naming(named))
         await wire.end()
 
 
@@ -205,8 +201,7 @@ async def test_an_opening_that_fails_raises_why_and_leaves_the_server(
 async def test_a_server_that_answers_with_an_unsupported_version_is_refused_and_left(version: str) -> None:
     async with opening_client(mode="legacy") as (_client, wire, opened):
         await wire.reply("initialize", initialized(version))
-        with pytest.raises(RemoteProtocolError, match=naming(version)):
-            await opened.result()
+        await opened.fails(RemoteProtocolError, naming(version))
         await wire.end()
 
 
@@ -218,8 +213,7 @@ async def test_a_server_that_goes_away_while_opening_is_a_disconnect(step: str) 
         if step == "after initialize":
             await wire.request("initialize")
         await wire.close()
-        with pytest.raises(Disconnected):
-            await opened.result()
+        await opened.fails(Disconnected)
 
 
 @asynccontextmanager

@@ -76,8 +76,7 @@ async def test_a_lost_session_is_opened_again_for_each_form_of_the_error(status:
         again = await wire.post()
         assert again.headers["mcp-session-id"] == "S2"
         again.answer(status, {"id": again.message["id"], **body} if status == 200 else body)
-        with pytest.raises(SessionLost):
-            await call.result()
+        await call.fails(SessionLost)
         wire.nothing()
 
 
@@ -89,8 +88,7 @@ async def test_another_rejection_is_no_lost_session(status: int, text: str) -> N
     async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
         (await wire.post()).answer(status, text.encode())
-        with pytest.raises(Exception, match=f"{status}"):
-            await call.result()
+        await call.fails(Exception, f"{status}")
         wire.nothing()
 
 
@@ -98,8 +96,7 @@ async def test_an_error_of_a_tool_about_sessions_is_no_lost_session() -> None:
     async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
         (await wire.post()).refuse(200, -32603, "Session not found")
-        with pytest.raises(PeerError):
-            await call.result()
+        await call.fails(PeerError)
         wire.nothing()
 
 
@@ -119,9 +116,8 @@ async def test_a_busy_server_is_an_error_with_a_status_and_a_wait(
     async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
         busy(await wire.post(), status, after)
-        with pytest.raises(ServerBusy) as caught:
-            await call.result()
-        assert (caught.value.status, caught.value.retry_after) == (status, expected)
+        caught = await call.fails(ServerBusy)
+        assert (caught.status, caught.retry_after) == (status, expected)
         wire.nothing()
 
 
@@ -129,9 +125,8 @@ async def test_a_busy_server_keeps_the_code_and_the_data_of_its_error() -> None:
     async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
         (await wire.post()).answer(503, {"error": {"code": -32050, "message": "full", "data": {"a": 1}}})
-        with pytest.raises(ServerBusy) as caught:
-            await call.result()
-        assert (caught.value.code, caught.value.message, caught.value.data) == (-32050, "full", {"a": 1})
+        caught = await call.fails(ServerBusy)
+        assert (caught.code, caught.message, caught.data) == (-32050, "full", {"a": 1})
 
 
 async def test_a_busy_server_is_waited_for_as_it_asks_and_then_with_growing_delays() -> None:
@@ -153,8 +148,7 @@ async def test_a_request_waits_no_longer_in_all_than_it_may(after: str) -> None:
         if after == "6":
             busy(await wire.post(), after="6")
         busy(await wire.post(), after=after)
-        with pytest.raises(ServerBusy):
-            await call.result()
+        await call.fails(ServerBusy)
         assert trio.current_time() - began == (6 if after == "6" else 0)
 
 
@@ -166,8 +160,7 @@ async def test_the_attempts_count_in_the_wait() -> None:
             post = await wire.post()
             await trio.sleep(2.5)
             busy(post, 503, after="1")
-        with pytest.raises(ServerBusy):
-            await call.result()
+        await call.fails(ServerBusy)
         assert trio.current_time() - began == 9.5
 
 
@@ -176,8 +169,7 @@ async def test_the_timeout_of_a_call_ends_its_wait() -> None:
         began = trio.current_time()
         call = start(partial(client.call_tool, "book", timeout=5))
         busy(await wire.post(), after="30")
-        with pytest.raises(RequestTimeout):
-            await call.result()
+        await call.fails(RequestTimeout)
         assert trio.current_time() - began == 5
 
 

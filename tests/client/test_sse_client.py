@@ -378,8 +378,7 @@ async def test_a_tool_whose_stream_ended_is_not_called_again_but_the_next_one_op
         call = start(client.call_tool, "book")
         await server.accept("tools/call")
         server.stream.break_off()
-        with pytest.raises(OutcomeUnknown, match="connection reset"):
-            await call.result()
+        await call.fails(OutcomeUnknown, "connection reset")
         wire.nothing()
         again = start(client.call_tool, "book")
         await server.open()
@@ -420,8 +419,7 @@ async def test_a_server_that_is_gone_is_asked_again_when_a_request_needs_it() ->
         wire.nothing()
         call = start(client.call_tool, "book")
         (await wire.post("initialize")).fail(httpx2.ConnectError("refused"))
-        with pytest.raises(Unreachable, match="refused"):
-            await call.result()
+        await call.fails(Unreachable, "refused")
         listing = start(client.list_tools)
         await server.open()
         await server.reply("tools/list", {"tools": []})
