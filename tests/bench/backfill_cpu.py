@@ -40,7 +40,7 @@ def main() -> None:
 
 def run_proxy() -> None:
     """Be the proxy, as `trio-mcp backfill -- python bench_app.py stdio` is, with a provider that is never asked."""
-    from trio_mcp.relay import Backfill, RelayServer
+    from trio_mcp import Backfill, RelayServer
     from trio_mcp.server.running import run_process
     from trio_mcp.session import find_transport
     from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult

@@ -18,9 +18,8 @@ from pathlib import Path
 import trio
 
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.storage import Put, Record, Store
-from trio_mcp.stores import open_store
+from trio_mcp.session import MemoryBudget
+from trio_mcp.stores import Put, Record, Store, open_store
 from trio_mcp.stores.sqlite import open_sqlite
 
 KEYS = KeyRing([bytes(32)])
