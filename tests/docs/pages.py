@@ -16,6 +16,10 @@ import trio
 from serving import ROOT, START
 from trio.testing import MockClock
 
+from trio_mcp.cli.program import MODULES, main, program
+
+__all__ = ["ALL", "DOCS", "MODULES", "Names", "Page", "kept", "main", "program", "run", "sources", "taken"]
+
 Names = dict[str, Any]
 
 DOCS = ROOT / "docs"

@@ -18,11 +18,10 @@ from typing import Any, cast
 
 import click
 import pytest
-from pages import ALL, Page, taken
+from pages import ALL, MODULES, Page, program, taken
 from serving import ROOT
 
 from trio_mcp import Client
-from trio_mcp.cli.program import MODULES, program
 from trio_mcp.testing import TestIssuer
 from trio_mcp.testing.contract.rules import _RULES
 

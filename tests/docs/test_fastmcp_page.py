@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import Names, Page
+from pages import Names, Page, main
 
 import trio_mcp
 from trio_mcp import Client, Context, PeerError, Server
-from trio_mcp.cli.program import main
 from trio_mcp.testing import MockClient
 
 PAGE = Page("fastmcp")

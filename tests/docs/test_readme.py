@@ -9,11 +9,11 @@ import tomllib
 from types import ModuleType
 
 import pytest
+from pages import main
 from readme_renderer import markdown
 from serving import ROOT
 
 from trio_mcp import Server, decline
-from trio_mcp.cli.program import main
 from trio_mcp.testing import MockClient
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -14,12 +14,11 @@ from typing import Any
 import httpx2
 import pytest
 import trio
-from pages import Page, sources
+from pages import Page, main, sources
 from pydantic import BaseModel
 from trio.testing import MockClock
 
 from trio_mcp import Client, Context, Disconnected, HttpOptions, PeerError, Server, ServiceOptions, SyncContext
-from trio_mcp.cli.program import main
 from trio_mcp.errors import StepMayHaveRun
 from trio_mcp.session import ResumeMode
 from trio_mcp.session.calls.memory import StatePayload

@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pages import main
 from serving import IMPORTS, ROOT, SOON, START
 from walkthrough import PAGES, Command, Edit, page, steps_of
-
-from trio_mcp.cli.program import main
 
 BIN = Path(sys.executable).parent
 HOME = "/home/you"

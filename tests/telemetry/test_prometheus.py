@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asgi_peer import AsgiPeer, Reply, served
-from peer import modern_meta
+from asgi_peer import AsgiPeer, Reply, modern_call, served
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from trio_mcp import HttpOptions, Server
 from trio_mcp.http import Metrics
-from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp.telemetry.meters import DURATIONS, METERS
 from trio_mcp.telemetry.prometheus import merged, spelled
 from trio_mcp_transports.http import asgi_app
@@ -51,11 +49,8 @@ async def scrape(
 
 
 async def call(peer: AsgiPeer, tool: str) -> None:
-    params = {"name": tool, "arguments": {}, "_meta": modern_meta()}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    headers = {"host": "localhost", "content-type": "application/json", "accept": "application/json, text/event-stream"}
-    reply = await peer.post(message, {**headers, **headers_of("tools/call", params)})
-    assert reply.status == 200
+    message, headers = modern_call(tool)
+    assert (await peer.post(message, {**headers, "host": "localhost"})).status == 200
 
 
 def values(page: str) -> dict[str, float]:
