@@ -53,7 +53,13 @@ async def served(server: Server, transport: str = "http", **options: Any) -> Asy
 
 
 class Child:
-    """A process whose pipes the test holds."""
+    """A process whose pipes the test holds.
+
+    Attributes:
+        url: that it has announced.
+    """
+
+    url = ""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
@@ -76,7 +82,8 @@ class Child:
         """Return the URL in the next line on stderr that has one, right after these words."""
         while not (found := re.search(after + rb'(\w+://[^\s",]+)', line := await self.error_line())):
             assert line, "the process ended before it served anything"
-        return found[1].decode()
+        self.url = found[1].decode()
+        return self.url
 
     async def errors(self) -> bytes:
         """Return what it still writes on stderr until it ends."""

@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 import trio
 from serving import MODULE, Child, child, http_client
@@ -118,14 +119,17 @@ async def ends(
 
 
 ENDS = [(STDIO, None), *((wire, signal.SIGTERM) for wire in WIRES), (HTTP, signal.SIGHUP)]
-end_of_each = pytest.mark.parametrize(("wire", "how"), ENDS)
+
+
+def each_end_of(first: Sequence[object], *others: Sequence[object]) -> list[tuple[object, ...]]:
+    """The first of several kinds at every end, and the others at one of each kind of wire."""
+    return [*((*end, *first) for end in ENDS), *((*end, *other) for end in ENDS[1:3] for other in others)]
 
 
 # What a tool left behind
 
 
-@end_of_each
-@pytest.mark.parametrize("tool", ["leaves_a_thread", "leaves_an_executor"])
+@pytest.mark.parametrize(("wire", "how", "tool"), each_end_of(["leaves_an_executor"], ["leaves_a_thread"]))
 async def test_a_thread_that_a_tool_left_behind_does_not_keep_the_process(
     wire: str, how: signal.Signals | None, tool: str
 ) -> None:
@@ -167,9 +171,9 @@ async def test_the_command_ends_although_a_tool_left_a_thread_behind() -> None:
 # What a tool does at the end
 
 
-@end_of_each
 @pytest.mark.parametrize(
-    ("tool", "where"), [("blocks", "in blocks"), ("queries", "in queries"), ("deaf", "Thread MainThread")]
+    ("wire", "how", "tool", "where"),
+    each_end_of(["deaf", "Thread MainThread"], ["blocks", "in blocks"], ["queries", "in queries"]),
 )
 async def test_a_tool_that_ends_by_no_cancel_does_not_keep_the_process(
     wire: str, how: signal.Signals | None, tool: str, where: str
@@ -214,11 +218,21 @@ async def test_a_signal_that_is_ignored_stays_so(wire: str) -> None:
     try:
         async with running(wire, "cleans_up", LONG_ENOUGH) as server:
             server.process.send_signal(signal.SIGHUP)
+            await assert_serves(server)
             server.process.send_signal(signal.SIGTERM)
             await said(server, "cleaned up")
             assert await server.end() == 0
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+async def assert_serves(server: Child) -> None:
+    if server.url:
+        async with httpx2.AsyncClient() as http:
+            assert (await http.get(server.url.replace("/mcp", "/ready"))).text == "ready"
+    else:
+        await server.send(line({"id": 3, "method": "ping"}))
+        assert json.loads(await server.line())["id"] == 3
 
 
 @pytest.mark.parametrize("tool", ["matches", "locks"])
