@@ -49,7 +49,11 @@ async def test_a_tool_that_is_not_harmless_never_runs_twice(tmp_path: Path, mode
 
 
 @eras
-async def test_a_server_that_keeps_crashing_is_given_up_with_how_it_ended(tmp_path: Path, mode: str) -> None:
+async def test_a_server_that_keeps_crashing_is_given_up_with_how_it_ended(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each attempt waits longer than the one before it.
+    monkeypatch.setattr("trio_mcp.client.requester.ATTEMPTS", 2)
     async with connected(tmp_path, mode) as client:
         with pytest.raises(Disconnected, match="SIGKILL"):
             await client.call_tool("crash")

@@ -291,7 +291,9 @@ async def test_a_server_that_breaks_the_framing_gets_a_close_code(message: bytes
         assert await close_code(server) == code
 
 
-async def test_a_message_that_the_server_finds_too_big_names_its_limit() -> None:
+async def test_a_message_that_the_server_finds_too_big_names_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It is sent again, and each attempt waits longer than the one before it.
+    monkeypatch.setattr("trio_mcp.client.requester.ATTEMPTS", 1)
     async with served(Stage().server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
         with pytest.raises(Disconnected, match=naming(1009, "2000 bytes")):
             await client.call_tool("echo", {"text": "x" * 2000})
