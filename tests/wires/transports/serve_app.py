@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from functools import partial
 from typing import Any
 
@@ -16,8 +15,8 @@ from hypercorn_peer import Told, reply
 
 from trio_mcp_transports.asgi.requests import Request
 from trio_mcp_transports.asgi.responses import HttpApp, Response
-from trio_mcp_transports.hypercorn import serve as serving
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
+from trio_mcp_transports.hypercorn.serve import serve_asgi
 
 
 def say(*what: object) -> None:
@@ -88,16 +87,6 @@ class App(HttpApp):
         await trio.sleep_forever()
         raise AssertionError
 
-    async def shield(self) -> Response:
-        with trio.CancelScope(shield=True):
-            await trio.sleep_forever()
-        raise AssertionError
-
-    async def block(self) -> Response:
-        while not self.drained.is_set():
-            time.sleep(0.01)  # noqa: ASYNC251
-        return reply()
-
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
         if self.options.get("never_starts"):
@@ -110,10 +99,9 @@ class App(HttpApp):
 
 
 async def main(options: dict[str, Any]) -> None:
-    vars(serving).update({"HARD_END_AFTER": options.get("hard_end_after", serving.HARD_END_AFTER)})
     app = App(options)
     serve = partial(
-        serving.serve_asgi,
+        serve_asgi,
         app,
         port=0,
         drain=options.get("drain", 10.0),

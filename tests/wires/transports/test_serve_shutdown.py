@@ -1,4 +1,4 @@
-"""How a server starts, and how it ends: by signals, by a cancel, and by force."""
+"""How a server starts, and how it ends: by signals and by a cancel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hypercorn_peer import SOON, Client, Served, Server, Told, get, reply
 from trio_mcp.session.transport import CannotListen
 from trio_mcp_transports.asgi.requests import Request
 from trio_mcp_transports.asgi.responses import Response
-from trio_mcp_transports.hypercorn.serve import HARD_END_STATUS, serve_asgi
+from trio_mcp_transports.hypercorn.serve import serve_asgi
 from trio_mcp_transports.signals import END_SIGNALS
 
 QUICK = 0.3  # seconds of a drain that is meant to run out
@@ -195,16 +195,6 @@ async def test_a_signal_ends_an_app_that_is_still_starting() -> None:
     async with child(never_starts=True) as server:
         server.kill()
         await server.exit_code()
-
-
-# By force
-
-
-@pytest.mark.parametrize("path", ["/shield", "/block"])
-async def test_an_app_that_refuses_to_end_is_ended_by_force(path: str) -> None:
-    async with child(drain=0.1, hard_end_after=QUICK) as server, server.asked(path):
-        server.kill()
-        assert await server.exit_code() == HARD_END_STATUS == 70
 
 
 # By a cancel
