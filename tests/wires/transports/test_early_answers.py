@@ -53,9 +53,10 @@ async def test_an_answer_that_sets_the_header_itself_sets_it_once() -> None:
         assert (await client.until(b"\r\n\r\n")).lower().count(b"connection: close") == 1
 
 
-async def test_a_rest_that_does_not_come_costs_its_connection_in_the_time_of_a_head() -> None:
+@pytest.mark.parametrize("sent", [b"", b"1"])
+async def test_a_rest_that_does_not_come_costs_its_connection_in_the_time_of_a_head(sent: bytes) -> None:
     config = guarded_config(limits=ConnectionLimits(header_timeout=0.2))
     async with running(serving(refuse), config) as server, server.client() as client:
         assert await client.ask(post("content-length: 5")) == REFUSED
-        await client.send(b"1")
-        await client.rest()
+        await client.send(sent)
+        assert await client.rest() == b""
