@@ -104,7 +104,14 @@ def test_the_help_of_the_program_lists_every_command(capsys: pytest.CaptureFixtu
         (["serve", "app.py", "--reload"], ["'--reload'", "trio-mcp dev"]),
         (["serve", "app.py", "--transport", "http"], ["'--transport'", "trio-mcp run", "trio-mcp serve"]),
         (["run", "app.py", "--workers", "2"], ["'--workers'", "trio-mcp serve", "HTTP"]),
-        (["serve", "app.py", "--workers", "0"], ["--workers", "'0'", "1 to 64"]),
+        (["dev", "app.py", "--workers", "2"], ["--workers", "trio-mcp serve"]),
+        *(
+            (["serve", "app.py", "--workers", each], ["--workers", f"'{each}'", "1 to 64"])
+            for each in ("0", "65", "-1", "x")
+        ),
+        (["serve", "http://127.0.0.1:9/mcp", "--workers", "2"], ["one server"]),
+        (["serve", "/a=a.py", "/b=b.py", "--workers", "2"], ["one server"]),
+        (["serve", "app.py", "--sse", "--workers", "2"], ["--sse"]),
         (["run", "app.py", "--port", "8000"], ["'--port'", "trio-mcp serve"]),
         (["run", "app.py", "--transport", "http"], ["'--transport'", "trio-mcp serve"]),
         (["install", "curser", "app.py"], ["'curser'", "cursor"]),
