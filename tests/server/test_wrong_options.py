@@ -128,6 +128,8 @@ MISPLACED: list[tuple[Callable[[Any], object], type[Exception], list[object]]] =
     (lambda server: server.complete(function), TypeError, [COMPLETE]),
     (lambda server: server.complete("review", "language"), TypeError, [COMPLETE]),
     (lambda server: server.complete(), TypeError, [COMPLETE]),
+    (lambda server: server.complete(prompt="review"), TypeError, [COMPLETE]),
+    (lambda server: server.complete("x", prompt="review", argument="language"), TypeError, [COMPLETE]),
     (lambda server: server.resource_updated("zz"), ValueError, ["resource_updated", "'zz'", "URI"]),
     (lambda _server: Elicit(str, "seat"), TypeError, ["key"]),  # type: ignore[arg-type, type-var]
 ]
