@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from talk import Json, Talk, talk_to
 
 from trio_mcp import Server
-from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.types import Completion
 
 LANGUAGES = ["pascal", "perl", "python", "rust"]
@@ -35,7 +35,7 @@ PROMPT = {"type": "ref/prompt", "name": "review"}
 TEMPLATE = {"type": "ref/resource", "uri": "docs://{language}/{page}"}
 
 
-def asking(talk: Talk, ref: Json, name: str, value: str = "", **more: object) -> RequestId:
+def asking(talk: Talk, ref: Json, name: str, value: str = "", **more: object) -> Any:
     return talk.ask("completion/complete", ref=ref, argument={"name": name, "value": value}, **more)
 
 

@@ -17,7 +17,6 @@ from talk import offering
 
 from trio_mcp import CallRequest, Client, ClientGroup, Context, Disconnected, Provide, Server, accept, tool
 from trio_mcp.errors import ProviderError, ProviderErrorKind
-from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.server import ClientTools, Tool, ToolClient
 from trio_mcp.testing import MockClient, make_context, replay_tool, tool_use, unchecked_tool_use
@@ -29,6 +28,10 @@ from trio_mcp.types import (
 
 def connect() -> str:
     return "db"
+
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Of one message that a client takes."""
 
 
 class Query(BaseModel):
@@ -331,10 +334,10 @@ async def test_a_result_that_a_client_rejects_is_an_error_result() -> None:
 
     async with Client.connect(offering(flood)) as remote:
         small, large = await led(
-            leading(Server("s"), remote), tool_use("flood", size=1), tool_use("flood", size=CLIENT_LIMITS.max_bytes)
+            leading(Server("s"), remote), tool_use("flood", size=1), tool_use("flood", size=MAX_BYTES)
         )
     assert small == "x"
-    assert str(CLIENT_LIMITS.max_bytes) in large
+    assert str(MAX_BYTES) in large
     assert len(large) < 1000
 
 

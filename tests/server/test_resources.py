@@ -11,9 +11,10 @@ from naming import naming, unnamed
 from talk import Json, talk_to
 
 from trio_mcp import Context, ResourceNotFound, Server
-from trio_mcp.protocol.uri.uris import MAX_URI
 from trio_mcp.server.data.resources import MAX_MATCH_STEPS
 from trio_mcp.types import Annotations, BlobResourceContents, Icon, ReadResourceResult, TextResourceContents
+
+MAX_URI = 8 * 1024
 
 
 @pytest.fixture

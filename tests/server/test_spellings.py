@@ -8,42 +8,7 @@ from naming import naming
 
 from trio_mcp import Client, Server
 from trio_mcp.errors import PeerError
-from trio_mcp.protocol.uri.uris import is_part_of, normal_uri
 from trio_mcp.types import ResourceTemplateReference
-
-
-@pytest.mark.parametrize(
-    ("uri", "normal"),
-    [
-        ("HTTP://Example.COM:80", "http://example.com/"),
-        ("https://example.com:443?q", "https://example.com/?q"),
-        ("http://User@Example.com:8080/A", "http://User@example.com:8080/A"),
-        ("http://example.com/%7euser/%c3%a9", "http://example.com/~user/%C3%A9"),
-        ("notes://x/é", "notes://x/%C3%A9"),
-        ("http://example.com/a/./b/../c?d=/../e", "http://example.com/a/c?d=/../e"),
-        ("file://localhost/a", "file:///a"),
-        ("Config:App", "config:App"),
-        ("Notes://My{Host}/{+Path}", "notes://my{Host}/{+Path}"),
-        ("urn:ISBN:1%2f2", "urn:ISBN:1%2F2"),
-        ("notes://x:/", "notes://x/"),
-    ],
-)
-def test_a_uri_has_one_normal_form(uri: str, normal: str) -> None:
-    assert normal_uri(uri) == normal
-    assert normal_uri(normal) == normal
-
-
-@pytest.mark.parametrize(
-    ("one", "other"), [("a://x/B", "a://x/b"), ("a://x/%2F", "a://x//"), ("a:x", "a://x"), ("a://x/b", "a://x/b/")]
-)
-def test_what_names_another_resource_has_another_normal_form(one: str, other: str) -> None:
-    assert normal_uri(one) != normal_uri(other)
-
-
-def test_a_part_is_one_in_any_spelling() -> None:
-    assert is_part_of("http://EXAMPLE.com/a/b", "http://example.com/a")
-    assert not is_part_of("http://example.com/ab", "http://EXAMPLE.com/a")
-
 
 server = Server("spelled")
 
