@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from naming import naming
+from peer import text_of
 from talk import Legacy, Modern, Talk, accept, play
 from wire_terms import INVALID_PARAMS, INVALID_REQUEST, REQUIRED_SCOPES
 
@@ -49,6 +50,7 @@ def library(**options: Any) -> Server:
         return name
 
     server.add_tool(lambda: "anything", name="open")
+    server.add_tool(lambda: "scoped", name="scoped", scopes=["admin"])
     server.add_tool(lambda: "hidden", name="hidden", visible=is_admin)
 
     @server.prompt(scopes=["admin"])
@@ -152,7 +154,7 @@ async def test_what_is_hidden_is_as_unknown_as_what_does_not_exist(
         ("resources/list", "resources", ["notes://open", "notes://scoped"], "notes://hidden"),
         ("resources/templates/list", "resourceTemplates", ["users://{name}"], "secrets://{name}"),
         ("prompts/list", "prompts", ["scoped"], "hidden"),
-        ("tools/list", "tools", ["open"], "hidden"),
+        ("tools/list", "tools", ["open", "scoped"], "hidden"),
     ],
 )
 async def test_a_list_has_what_its_caller_sees_and_is_private(
@@ -249,13 +251,17 @@ async def test_mounted_items_keep_their_restrictions(era: type[Legacy]) -> None:
     outer = Server("outer", version="1")
     outer.mount("lib", library())
     async with called_by(READER, outer, era) as talk:
-        for method, params in (("prompts/get", {"name": "lib_hidden"}), ("prompts/get", {"name": "lib_scoped"})):
-            assert "error" in await send(talk, era, method, **params, arguments={"topic": "x"})
+        for method, name in (("prompts/get", "hidden"), ("prompts/get", "scoped"), ("tools/call", "hidden")):
+            assert "error" in await send(talk, era, method, name=f"lib_{name}", arguments={"topic": "x"})
+        scoped = {"name": "lib_scoped", "arguments": {}}
+        assert (await send(talk, era, "tools/call", **scoped))["result"]["_meta"][REQUIRED_SCOPES] == ["admin"]
         listed = (await send(talk, era, "resources/list"))["result"]["resources"]
         assert len(listed) == 2
         for each in listed:
             reply = await send(talk, era, "resources/read", uri=each["uri"])
             assert ("result" in reply) is ("open" in each["uri"])
+        become(talk, ADMIN)
+        assert text_of((await send(talk, era, "tools/call", **scoped))["result"]) == "scoped"
 
 
 @pytest.mark.parametrize(
@@ -289,6 +295,7 @@ def test_the_scopes_of_all_items_are_known() -> None:
     server = library()
     server.add_tool(suggest, scopes=["of-a-tool"])
     assert facts_of(server).scopes_by_item() == {
+        "the tool scoped": {"admin"},
         "the tool suggest": {"of-a-tool"},
         "the prompt scoped": {"admin"},
         "the resource notes://scoped": {"admin"},

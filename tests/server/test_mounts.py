@@ -13,11 +13,9 @@ import trio
 from connected import connected
 from naming import naming, unnamed
 from pydantic import BaseModel
-from talk import Legacy, play
 from trio.testing import MockClock
 
 from trio_mcp import (
-    Caller,
     CallHandler,
     CallRequest,
     CallResult,
@@ -39,7 +37,6 @@ from trio_mcp import (
 from trio_mcp.http.authenticator import Authenticator
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
-from trio_mcp.session import Peer
 from trio_mcp.session.transport import facts_of
 from trio_mcp.testing import MockClient, replay_tool, tool_use
 from trio_mcp.types import (
@@ -495,20 +492,6 @@ async def test_the_threads_of_mounted_servers_are_counted() -> None:
         (service,) = outer.services
         assert service.statistics().threads.running == 1
         gate.set()
-
-
-async def test_who_sees_and_calls_a_tool_is_kept(era: type[Legacy]) -> None:
-    server = Server("notes")
-    server.add_tool(lambda: "", name="hidden", visible=lambda caller: caller is not None)
-    server.add_tool(lambda: "read", name="scoped", scopes=["notes:read"])
-    async with play(desk_of(("n", server)), era) as player:
-        await player.call("n_hidden")
-        assert not unnamed((await player.error())["message"], "n_hidden")
-        await player.call("n_scoped")
-        assert (await player.result())["_meta"]["trio-mcp/requiredScopes"] == ["notes:read"]
-        player.talk.peer = Peer("ann", known_caller=Caller("ann", ["notes:read"]))
-        await player.call("n_scoped")
-        assert await player.text() == "read"
 
 
 async def test_a_timeout_is_kept(autojump_clock: MockClock) -> None:
