@@ -69,7 +69,7 @@ async def test_a_branch_has_no_value_before_it_ends(lane: Lane) -> None:
     assert repr(branch) == "<Branch /1 ended>"
 
 
-async def test_the_block_ends_only_when_every_branch_has(lane: Lane, autojump_clock: MockClock) -> None:
+async def test_the_block_ends_only_when_every_branch_has(lane: Lane) -> None:
     async def slow(_lane: Lane) -> None:
         await trio.sleep(3)
 
@@ -83,7 +83,7 @@ async def test_a_lone_branch_raises_its_exception_bare(lane: Lane) -> None:
         await run_branch(lane, fail)
 
 
-async def test_cancel_ends_the_branches_of_one_group_only(lane: Lane, autojump_clock: MockClock) -> None:
+async def test_cancel_ends_the_branches_of_one_group_only(lane: Lane) -> None:
     async with Branches(lane) as outer:
         kept = outer.start(path_of)
         async with Branches(lane) as inner:
@@ -238,9 +238,7 @@ both_ways = pytest.mark.parametrize("start", [alone, in_a_group])
 
 
 @both_ways
-async def test_a_branch_that_is_over_its_time_has_unwound_when_it_fails(
-    lane: Lane, start: Start, autojump_clock: MockClock
-) -> None:
+async def test_a_branch_that_is_over_its_time_has_unwound_when_it_fails(lane: Lane, start: Start) -> None:
     ended: list[object] = []
 
     async def slow(child: Lane) -> None:
@@ -267,7 +265,7 @@ async def test_a_branch_that_is_over_its_time_has_unwound_when_it_fails(
 
 
 @both_ways
-async def test_a_branch_that_ends_in_time_gives_its_value(lane: Lane, start: Start, autojump_clock: MockClock) -> None:
+async def test_a_branch_that_ends_in_time_gives_its_value(lane: Lane, start: Start) -> None:
     async def slow(child: Lane) -> str:
         await trio.sleep(2)
         return child.path
@@ -278,7 +276,7 @@ async def test_a_branch_that_ends_in_time_gives_its_value(lane: Lane, start: Sta
 @both_ways
 @pytest.mark.parametrize("outer", [2, 3, 4], ids=["before", "together", "while the branch unwinds"])
 async def test_a_deadline_from_outside_is_never_taken_for_the_branches_own(
-    lane: Lane, start: Start, outer: float, autojump_clock: MockClock
+    lane: Lane, start: Start, outer: float
 ) -> None:
     async def slow(_lane: Lane) -> None:
         try:
@@ -326,9 +324,7 @@ def after(seconds: float, value: str) -> Callable[[Lane], Awaitable[str]]:
     return branch
 
 
-async def test_the_first_branch_of_a_race_to_end_gives_the_value_and_the_others_have_unwound(
-    lane: Lane, autojump_clock: MockClock
-) -> None:
+async def test_the_first_branch_of_a_race_to_end_gives_the_value_and_the_others_have_unwound(lane: Lane) -> None:
     ended: list[object] = []
 
     async def loses(child: Lane) -> str:
@@ -415,7 +411,7 @@ async def test_many_branches_that_fail_after_they_have_lost_log_few_tracebacks(
     assert sum(record.exc_info is not None for record in caplog.records) == MAX_TRACEBACKS
 
 
-async def test_what_a_branch_raises_in_its_clean_up_is_what_comes_out(lane: Lane, autojump_clock: MockClock) -> None:
+async def test_what_a_branch_raises_in_its_clean_up_is_what_comes_out(lane: Lane) -> None:
     with pytest.raises(LookupError, match="clean-up"):
         await run_branch(lane, breaks_in_clean_up, timeout=3)
 
@@ -450,9 +446,7 @@ async def unwinds(lane: Lane, seen: list[CancelReason | None], seconds: float = 
         seen.append(lane.reason)
 
 
-async def test_a_failing_sibling_is_the_reason_below_it_too_and_not_above(
-    lane: Lane, autojump_clock: MockClock
-) -> None:
+async def test_a_failing_sibling_is_the_reason_below_it_too_and_not_above(lane: Lane) -> None:
     seen: list[CancelReason | None] = []
 
     async def nests(child: Lane) -> None:
@@ -480,7 +474,7 @@ async def test_a_body_that_fails_is_a_sibling_to_its_branches(lane: Lane) -> Non
     assert seen == [CancelReason.SIBLING]
 
 
-async def test_a_scope_of_the_authors_own_is_no_reason(lane: Lane, autojump_clock: MockClock) -> None:
+async def test_a_scope_of_the_authors_own_is_no_reason(lane: Lane) -> None:
     seen: list[CancelReason | None] = []
     with trio.move_on_after(1):
         async with Branches(lane) as branches:
@@ -504,7 +498,7 @@ async def cancelled_actor(lane: Lane, after: float, body: Callable[[], Awaitable
 
 @pytest.mark.parametrize(("client", "reason"), [(1, CancelReason.CLIENT), (4, CancelReason.DEADLINE)])
 async def test_the_first_of_a_deadline_and_a_cancel_is_the_reason_for_good(
-    lane: Lane, client: float, reason: CancelReason, autojump_clock: MockClock
+    lane: Lane, client: float, reason: CancelReason
 ) -> None:
     """The clean-up takes so long that both have come when it looks."""
     seen: list[CancelReason | None] = []
@@ -518,7 +512,7 @@ async def test_the_first_of_a_deadline_and_a_cancel_is_the_reason_for_good(
     ids=["the call was cancelled before", "the sibling failed before"],
 )
 async def test_the_first_of_a_cancel_and_a_failing_sibling_is_the_reason_for_good(
-    lane: Lane, sibling: Callable[[Lane], Awaitable[str]], reason: CancelReason, autojump_clock: MockClock
+    lane: Lane, sibling: Callable[[Lane], Awaitable[str]], reason: CancelReason
 ) -> None:
     seen: list[CancelReason | None] = []
 
@@ -532,7 +526,7 @@ async def test_the_first_of_a_cancel_and_a_failing_sibling_is_the_reason_for_goo
     assert seen == [reason]
 
 
-async def test_an_actor_whose_time_is_up_is_the_reason_of_its_branches(autojump_clock: MockClock) -> None:
+async def test_an_actor_whose_time_is_up_is_the_reason_of_its_branches() -> None:
     actor = Actor("actor-1", None, trio.current_time() + 3)
     # As `Supervisor.start` does.
     actor.scope.deadline = actor.deadline

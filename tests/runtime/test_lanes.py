@@ -87,7 +87,7 @@ async def test_an_actor_is_not_quiet_while_branches_that_were_cancelled_give_the
     assert actor.busy == 1
 
 
-async def test_a_cancelled_wait_for_a_branch_leaves_the_branch_running(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_wait_for_a_branch_leaves_the_branch_running() -> None:
     actor = new_actor()
     async with Branches(actor.root) as branches:
         handle = branches.start(ask)

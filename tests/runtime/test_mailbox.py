@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import Disconnected, LimitExceeded
 from trio_mcp.runtime import Mailbox, Slot
@@ -44,7 +44,7 @@ async def test_the_first_answer_wins_and_the_second_is_dropped() -> None:
     assert await slot.take() == "first"
 
 
-async def test_giving_up_wakes_the_waiting_task(autojump_clock: MockClock) -> None:
+async def test_giving_up_wakes_the_waiting_task() -> None:
     slot = Mailbox().open("a", str)
 
     async def waits() -> None:
@@ -58,7 +58,7 @@ async def test_giving_up_wakes_the_waiting_task(autojump_clock: MockClock) -> No
             slot.give_up()
 
 
-async def test_a_slot_has_one_owner_and_a_second_taker_is_refused(autojump_clock: MockClock) -> None:
+async def test_a_slot_has_one_owner_and_a_second_taker_is_refused() -> None:
     mailbox = Mailbox()
     slot = mailbox.open("a", str)
     taken: list[object] = []
@@ -72,7 +72,7 @@ async def test_a_slot_has_one_owner_and_a_second_taker_is_refused(autojump_clock
     assert taken == ["answer"]
 
 
-async def test_a_cancelled_wait_gives_the_slot_up(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_wait_gives_the_slot_up() -> None:
     mailbox, settled = Mailbox(), list[str]()
     slot = mailbox.open("a", str, lambda: settled.append("a"))
     with trio.move_on_after(1) as scope:
@@ -129,7 +129,7 @@ async def test_a_full_mailbox_refuses_the_next_question_and_names_its_limit() ->
     assert len(mailbox) == 2
 
 
-async def test_closing_raises_in_every_waiter_and_in_every_later_question(autojump_clock: MockClock) -> None:
+async def test_closing_raises_in_every_waiter_and_in_every_later_question() -> None:
     mailbox = Mailbox()
     why = Disconnected("the end")
     raised: list[Disconnected] = []

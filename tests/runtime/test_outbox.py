@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.runtime import MemoryBudget, Outbox
 from trio_mcp.runtime.outbox import MAX_QUEUED_BYTES
@@ -18,7 +18,7 @@ async def test_items_are_taken_in_order_and_all_at_once() -> None:
     assert len(outbox.items) == 0
 
 
-async def test_a_cancelled_reader_loses_nothing(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_reader_loses_nothing() -> None:
     outbox: Outbox[int] = Outbox()
     with trio.move_on_after(1) as scope:
         await outbox.take()
@@ -85,7 +85,7 @@ async def test_only_as_many_senders_go_on_as_there_is_room_for() -> None:
             assert (1, waiting) == (len(outbox.items), len(nursery.child_tasks))
 
 
-async def test_a_sender_that_is_cancelled_while_it_waits_has_sent_nothing(autojump_clock: MockClock) -> None:
+async def test_a_sender_that_is_cancelled_while_it_waits_has_sent_nothing() -> None:
     outbox: Outbox[int] = Outbox(limit=1)
     outbox.post(1)
     with trio.move_on_after(1) as scope:
@@ -94,7 +94,7 @@ async def test_a_sender_that_is_cancelled_while_it_waits_has_sent_nothing(autoju
     assert outbox.take_nowait() == [1]
 
 
-async def test_waiting_for_an_outbox_that_is_not_full_waits_until_the_outbox_is_read(autojump_clock: MockClock) -> None:
+async def test_waiting_for_an_outbox_that_is_not_full_waits_until_the_outbox_is_read() -> None:
     outbox: Outbox[int] = Outbox(limit=1)
     outbox.post(1)
     with trio.move_on_after(1) as scope:
@@ -121,7 +121,7 @@ async def test_items_after_the_close_are_dropped() -> None:
     assert (outbox.items, outbox.closed) == ([], True)
 
 
-async def test_a_close_wakes_the_reader_and_the_senders(autojump_clock: MockClock) -> None:
+async def test_a_close_wakes_the_reader_and_the_senders() -> None:
     empty: Outbox[int] = Outbox()
     full: Outbox[int] = Outbox(limit=1)
     full.post(1)

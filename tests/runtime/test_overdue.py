@@ -39,9 +39,7 @@ def counted(supervisor: Supervisor) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("reason", list(CancelReason))
-async def test_a_body_that_ignores_its_cancel_is_reported_after_the_grace_period(
-    autojump_clock: MockClock, reason: CancelReason
-) -> None:
+async def test_a_body_that_ignores_its_cancel_is_reported_after_the_grace_period(reason: CancelReason) -> None:
     ended = Ended()
     async with open_supervisor(grace=GRACE) as supervisor:
         actor = supervisor.start(deaf, ended)
@@ -52,9 +50,7 @@ async def test_a_body_that_ignores_its_cancel_is_reported_after_the_grace_period
         assert counted(supervisor) == (0, 0, 1)
 
 
-async def test_the_earlier_of_cancel_and_deadline_counts_and_a_second_cancel_gives_no_more_time(
-    autojump_clock: MockClock,
-) -> None:
+async def test_the_earlier_of_cancel_and_deadline_counts_and_a_second_cancel_gives_no_more_time() -> None:
     ended = Ended()
     async with open_supervisor(grace=GRACE) as supervisor:
         actor = supervisor.start(deaf, ended, deadline=20)
@@ -65,9 +61,7 @@ async def test_the_earlier_of_cancel_and_deadline_counts_and_a_second_cancel_giv
         assert await ended.first() == (1 + GRACE, Cancelled(CancelReason.CLIENT))
 
 
-async def test_bodies_that_ignore_their_deadlines_are_each_reported_after_the_grace_period(
-    autojump_clock: MockClock,
-) -> None:
+async def test_bodies_that_ignore_their_deadlines_are_each_reported_after_the_grace_period() -> None:
     ended = Ended()
     times = [7, 3, 5, 3, 11, 2]
     async with open_supervisor(grace=GRACE) as supervisor:
@@ -79,7 +73,7 @@ async def test_bodies_that_ignore_their_deadlines_are_each_reported_after_the_gr
         assert counted(supervisor) == (0, 0, len(times))
 
 
-async def test_a_body_that_cleans_up_within_the_grace_is_not_stuck(autojump_clock: MockClock) -> None:
+async def test_a_body_that_cleans_up_within_the_grace_is_not_stuck() -> None:
     ended = Ended()
 
     async def tidy(_actor: Actor) -> None:
@@ -115,7 +109,7 @@ async def test_an_actor_that_had_the_time_but_no_turn_of_the_loop_is_not_stuck(m
         assert (counted(supervisor), supervisor.statistics().ever_stuck) == ((0, 0, 0), 0)
 
 
-async def test_an_actor_that_always_swallows_its_cancel_is_stuck_too(autojump_clock: MockClock) -> None:
+async def test_an_actor_that_always_swallows_its_cancel_is_stuck_too() -> None:
     ended = Ended()
 
     async def swallows(_actor: Actor) -> None:
@@ -130,7 +124,7 @@ async def test_an_actor_that_always_swallows_its_cancel_is_stuck_too(autojump_cl
         assert await ended.first() == (GRACE, Cancelled(CancelReason.CLIENT))
 
 
-async def test_a_parked_actor_that_ignores_its_expiry_is_given_up(autojump_clock: MockClock) -> None:
+async def test_a_parked_actor_that_ignores_its_expiry_is_given_up() -> None:
     ended = Ended()
     async with open_supervisor(Limits(park_ttl=60), grace=GRACE) as supervisor:
         actor = supervisor.start(deaf, ended)
@@ -139,9 +133,7 @@ async def test_a_parked_actor_that_ignores_its_expiry_is_given_up(autojump_clock
         assert counted(supervisor) == (0, 0, 1)
 
 
-async def test_an_actor_that_is_cancelled_when_its_parking_is_nearly_over_has_its_whole_grace_period(
-    autojump_clock: MockClock,
-) -> None:
+async def test_an_actor_that_is_cancelled_when_its_parking_is_nearly_over_has_its_whole_grace_period() -> None:
     ended = Ended()
     async with open_supervisor(Limits(park_ttl=60), grace=GRACE) as supervisor:
         actor = supervisor.start(deaf, ended)
@@ -155,7 +147,7 @@ async def test_an_actor_that_is_cancelled_when_its_parking_is_nearly_over_has_it
     ("deadline", "reason", "at"), [(50, CancelReason.DEADLINE, 50), (61, CancelReason.EXPIRED, 60)]
 )
 async def test_the_earlier_of_its_deadline_and_the_end_of_its_parking_cancels_an_actor(
-    autojump_clock: MockClock, deadline: float, reason: CancelReason, at: float
+    deadline: float, reason: CancelReason, at: float
 ) -> None:
     ended = Ended()
     async with open_supervisor(Limits(park_ttl=60), grace=GRACE) as supervisor:
@@ -167,7 +159,7 @@ async def test_the_earlier_of_its_deadline_and_the_end_of_its_parking_cancels_an
 # what becomes of it
 
 
-async def test_a_stuck_actor_has_one_outcome_whatever_it_does_in_the_end(autojump_clock: MockClock) -> None:
+async def test_a_stuck_actor_has_one_outcome_whatever_it_does_in_the_end() -> None:
     ended = Ended()
 
     async def raises(actor: Actor) -> None:
@@ -188,7 +180,7 @@ async def test_a_stuck_actor_has_one_outcome_whatever_it_does_in_the_end(autojum
         assert statistics.cancelled == {CancelReason.DEADLINE: 3}
 
 
-async def test_a_stuck_actor_counts_against_the_caps(autojump_clock: MockClock) -> None:
+async def test_a_stuck_actor_counts_against_the_caps() -> None:
     async with open_supervisor(Limits(actors=1), grace=GRACE) as supervisor:
         supervisor.start(deaf, Ended()).cancel(CancelReason.CLIENT)
         await trio.sleep(GRACE + 1)
@@ -198,7 +190,7 @@ async def test_a_stuck_actor_counts_against_the_caps(autojump_clock: MockClock) 
         supervisor.start(forever, Ended())
 
 
-async def test_no_answer_reaches_a_stuck_actor_and_its_questions_fail(autojump_clock: MockClock) -> None:
+async def test_no_answer_reaches_a_stuck_actor_and_its_questions_fail() -> None:
     """A clean-up that asks, behind a shield, would never end."""
     ended = Ended()
     failures: list[Exception] = []
@@ -219,9 +211,7 @@ async def test_no_answer_reaches_a_stuck_actor_and_its_questions_fail(autojump_c
         assert supervisor.actors == ()
 
 
-async def test_its_stack_shows_what_runs_behind_an_awaitable_object(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_its_stack_shows_what_runs_behind_an_awaitable_object(caplog: pytest.LogCaptureFixture) -> None:
     class Deaf:
         def __await__(self) -> Generator[object, None, str]:
             return deaf(actor).__await__()
@@ -238,9 +228,7 @@ async def test_its_stack_shows_what_runs_behind_an_awaitable_object(
     assert "await trio.sleep_until(FREED)" in stuck.getMessage()
 
 
-async def test_it_is_logged_once_with_the_stacks_of_its_tasks(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_it_is_logged_once_with_the_stacks_of_its_tasks(caplog: pytest.LogCaptureFixture) -> None:
     async def waits_behind_a_shield() -> None:
         with trio.CancelScope(shield=True):
             await trio.sleep_until(FREED)
@@ -263,7 +251,7 @@ async def test_it_is_logged_once_with_the_stacks_of_its_tasks(
 # who no longer waits for it
 
 
-async def test_a_drain_waits_no_longer_for_a_stuck_actor(autojump_clock: MockClock) -> None:
+async def test_a_drain_waits_no_longer_for_a_stuck_actor() -> None:
     async with open_supervisor(grace=GRACE) as supervisor:
         supervisor.start(deaf, Ended()).cancel(CancelReason.CLIENT)
         await trio.sleep(GRACE + 1)
@@ -272,14 +260,14 @@ async def test_a_drain_waits_no_longer_for_a_stuck_actor(autojump_clock: MockClo
         assert trio.current_time() == before
 
 
-async def test_a_drain_that_has_begun_goes_on_when_the_last_actor_is_stuck(autojump_clock: MockClock) -> None:
+async def test_a_drain_that_has_begun_goes_on_when_the_last_actor_is_stuck() -> None:
     async with open_supervisor(grace=GRACE) as supervisor:
         supervisor.start(deaf, Ended()).cancel(CancelReason.CLIENT)
         await supervisor.drain(60)
         assert trio.current_time() == GRACE
 
 
-async def test_actors_that_a_drain_leaves_behind_are_reported(autojump_clock: MockClock) -> None:
+async def test_actors_that_a_drain_leaves_behind_are_reported() -> None:
     ended = Ended()
     async with open_supervisor(grace=GRACE) as supervisor:
         supervisor.start(deaf, ended)
@@ -287,7 +275,7 @@ async def test_actors_that_a_drain_leaves_behind_are_reported(autojump_clock: Mo
         assert ended.outcomes == [(12, Cancelled(CancelReason.SHUTDOWN))]
 
 
-async def test_actors_that_are_stuck_when_the_block_ends_are_reported_too(autojump_clock: MockClock) -> None:
+async def test_actors_that_are_stuck_when_the_block_ends_are_reported_too() -> None:
     ended = Ended()
     async with open_supervisor(grace=GRACE) as supervisor:
         supervisor.start(deaf, ended)
@@ -299,14 +287,14 @@ async def test_actors_that_are_stuck_when_the_block_ends_are_reported_too(autoju
 # what it costs
 
 
-async def test_a_call_without_a_deadline_or_a_cancel_starts_no_task(autojump_clock: MockClock) -> None:
+async def test_a_call_without_a_deadline_or_a_cancel_starts_no_task() -> None:
     async with open_supervisor() as supervisor:
         before = trio.lowlevel.current_statistics().tasks_living
         supervisor.start(forever, Ended())
         assert trio.lowlevel.current_statistics().tasks_living == before + 1
 
 
-async def test_one_task_waits_for_all_and_an_ended_call_leaves_no_time_behind(autojump_clock: MockClock) -> None:
+async def test_one_task_waits_for_all_and_an_ended_call_leaves_no_time_behind() -> None:
     async def quick(_actor: Actor) -> None:
         await trio.sleep(1)
 
@@ -320,7 +308,7 @@ async def test_one_task_waits_for_all_and_an_ended_call_leaves_no_time_behind(au
         assert math.inf == trio.lowlevel.current_statistics().seconds_to_next_deadline
 
 
-async def test_a_call_that_was_parked_leaves_no_time_behind_either(autojump_clock: MockClock) -> None:
+async def test_a_call_that_was_parked_leaves_no_time_behind_either() -> None:
     go_on = trio.Event()
 
     async def waits(_actor: Actor) -> None:
@@ -335,7 +323,7 @@ async def test_a_call_that_was_parked_leaves_no_time_behind_either(autojump_cloc
         assert math.inf == trio.lowlevel.current_statistics().seconds_to_next_deadline
 
 
-async def test_a_time_that_has_not_come_keeps_no_ended_actor_alive(autojump_clock: MockClock) -> None:
+async def test_a_time_that_has_not_come_keeps_no_ended_actor_alive() -> None:
     async with open_supervisor() as supervisor:
         supervisor.start(forever, Ended(), deadline=trio.current_time() + 100)
         ended = weakref.ref(supervisor.start(quick, Ended(), deadline=trio.current_time() + 200))

@@ -10,7 +10,7 @@ import pytest
 import trio
 from actors import Ended, forever, quick
 from naming import naming
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import (
@@ -152,7 +152,7 @@ async def test_a_cancel_after_the_end_changes_nothing(supervisor: Supervisor) ->
 # parking
 
 
-async def test_a_resumed_actor_has_all_the_time_of_its_deadline(autojump_clock: MockClock) -> None:
+async def test_a_resumed_actor_has_all_the_time_of_its_deadline() -> None:
     ended = Ended()
     async with open_supervisor(Limits(park_ttl=10)) as supervisor:
         actor = supervisor.start(forever, ended, deadline=trio.current_time() + 100)
@@ -203,7 +203,7 @@ async def naps(_actor: Actor) -> str:
     ids=["ends in its time", "does not"],
 )
 async def test_a_drain_cancels_an_actor_that_does_not_end_in_its_time(
-    supervisor: Supervisor, body: Body, ended_at: float, outcome: Outcome, autojump_clock: MockClock
+    supervisor: Supervisor, body: Body, ended_at: float, outcome: Outcome
 ) -> None:
     ended = Ended()
     supervisor.start(body, ended)
@@ -213,7 +213,7 @@ async def test_a_drain_cancels_an_actor_that_does_not_end_in_its_time(
 
 @pytest.mark.parametrize("seconds", [0, 1], ids=["before", "during"])
 async def test_a_drain_cancels_an_actor_at_once_that_parks_before_or_during_it(
-    supervisor: Supervisor, seconds: float, autojump_clock: MockClock
+    supervisor: Supervisor, seconds: float
 ) -> None:
     async def parks(actor: Actor) -> None:
         await trio.sleep(seconds)
@@ -333,7 +333,7 @@ async def test_an_error_in_a_clean_up_comes_out_without_the_cancel_it_was_mixed_
     assert outcome.error.subgroup(trio.Cancelled) is None
 
 
-async def test_a_cancel_from_outside_wins_over_the_error_it_is_mixed_with(autojump_clock: MockClock) -> None:
+async def test_a_cancel_from_outside_wins_over_the_error_it_is_mixed_with() -> None:
     ended = Ended()
     with trio.move_on_after(1) as scope:
         async with open_supervisor() as supervisor:

@@ -9,7 +9,7 @@ import pytest
 import trio
 from naming import unnamed
 from talk import Json, Legacy, Talk, accept, offering, play, session_with, talk_to
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import INVALID_PARAMS
 
 from trio_mcp import Context, RequestTimeout, Server
@@ -50,9 +50,7 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize("kind", list(ASKS))
-async def test_a_live_question_without_an_answer_is_withdrawn_at_the_client(
-    talk: Talk, kind: str, autojump_clock: MockClock
-) -> None:
+async def test_a_live_question_without_an_answer_is_withdrawn_at_the_client(talk: Talk, kind: str) -> None:
     method = ASKS[kind][0]
     call = talk.call("patient", {"kind": kind})
     question = await talk.question(method)
@@ -66,9 +64,7 @@ async def test_a_live_question_without_an_answer_is_withdrawn_at_the_client(
 
 
 @pytest.mark.parametrize("kind", list(ASKS))
-async def test_a_question_of_a_round_without_an_answer_leaves_the_round(
-    server: Server, kind: str, autojump_clock: MockClock
-) -> None:
+async def test_a_question_of_a_round_without_an_answer_leaves_the_round(server: Server, kind: str) -> None:
     """The call goes on while it is parked; the next leg gets its outcome."""
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("patient", {"kind": kind}))
@@ -76,9 +72,7 @@ async def test_a_question_of_a_round_without_an_answer_leaves_the_round(
         assert unnamed(await talk.text(asked.retry(3)), "3 seconds") == []
 
 
-async def test_what_is_asked_instead_goes_out_and_the_withdrawn_question_does_not(
-    server: Server, autojump_clock: MockClock
-) -> None:
+async def test_what_is_asked_instead_goes_out_and_the_withdrawn_question_does_not(server: Server) -> None:
     async with talk_to(server) as talk:
         first = await talk.round(talk.leg("again"))
         await trio.sleep(10)
@@ -87,7 +81,7 @@ async def test_what_is_asked_instead_goes_out_and_the_withdrawn_question_does_no
         assert await talk.text(second.retry(True)) == "accept"
 
 
-async def test_a_question_that_times_out_before_its_round_goes_out_is_never_sent(autojump_clock: MockClock) -> None:
+async def test_a_question_that_times_out_before_its_round_goes_out_is_never_sent() -> None:
     async def busy(ctx: Context) -> str:
         """A busy sibling holds the round back for the settle time, which is longer than the question waits."""
 
@@ -108,7 +102,7 @@ async def test_a_question_that_times_out_before_its_round_goes_out_is_never_sent
         assert await talk.text(talk.leg("busy")) == "nobody was asked, worked"
 
 
-async def test_the_time_is_for_all_attempts_at_a_valid_answer_together(talk: Talk, autojump_clock: MockClock) -> None:
+async def test_the_time_is_for_all_attempts_at_a_valid_answer_together(talk: Talk) -> None:
     call = talk.call("patient", {"kind": "elicit"})
     for _ in range(2):
         question = await talk.question()
@@ -177,9 +171,7 @@ def is_invalid_state(error: Json) -> bool:
     return (error["code"], error["message"]) == (INVALID_PARAMS, InvalidRequestState.TEXT)
 
 
-async def test_the_caller_reads_that_the_question_timed_out_in_both_eras(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_the_caller_reads_that_the_question_timed_out_in_both_eras(era: type[Legacy]) -> None:
     async with play(timing_out(), era) as player:
         await player.call("asks_with_timeout")
         await player.question()
@@ -191,9 +183,7 @@ async def test_the_caller_reads_that_the_question_timed_out_in_both_eras(
 
 
 @pytest.mark.parametrize("age", [LATE, OVER])
-async def test_another_process_with_the_same_keys_sends_the_timeout_error_too(
-    age: float, autojump_clock: MockClock
-) -> None:
+async def test_another_process_with_the_same_keys_sends_the_timeout_error_too(age: float) -> None:
     async with talk_to(timing_out()) as first, talk_to(timing_out()) as second:
         for talk in (first, second):
             talk.service.calls.sealer = Sealer(KEYS, "tester", 600, trio.current_time)
@@ -202,14 +192,14 @@ async def test_another_process_with_the_same_keys_sends_the_timeout_error_too(
         assert unnamed(await second.failure(asked.leg({asked.key: accept(value=3)}, talk=second)), "120 seconds") == []
 
 
-async def test_a_call_that_may_be_replayed_is_replayed_with_the_late_answer(autojump_clock: MockClock) -> None:
+async def test_a_call_that_may_be_replayed_is_replayed_with_the_late_answer() -> None:
     async with talk_to(timing_out()) as first, talk_to(timing_out()) as second:
         asked = await first.round(first.leg("replayed"))
         await trio.sleep(LATE)
         assert await second.text(asked.leg({asked.key: accept(value=3)}, talk=second)) == "accept"
 
 
-async def test_a_call_whose_question_has_no_timeout_or_time_left_gets_the_one_error(autojump_clock: MockClock) -> None:
+async def test_a_call_whose_question_has_no_timeout_or_time_left_gets_the_one_error() -> None:
     async with talk_to(timing_out()) as talk:
         asked = await talk.round(talk.leg("asks_with_timeout"))
         assert await talk.text(asked.retry(3)) == "answered"
@@ -222,7 +212,7 @@ async def test_a_call_whose_question_has_no_timeout_or_time_left_gets_the_one_er
 
 
 @pytest.mark.parametrize("wrong", ["principal", "tool", "seal", "keys", "a tool that was removed"])
-async def test_every_other_failure_of_a_late_state_stays_the_one_error(wrong: str, autojump_clock: MockClock) -> None:
+async def test_every_other_failure_of_a_late_state_stays_the_one_error(wrong: str) -> None:
     server = timing_out()
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("asks_with_timeout"))
@@ -242,7 +232,7 @@ async def test_every_other_failure_of_a_late_state_stays_the_one_error(wrong: st
         assert is_invalid_state(await other.error(other.leg(tool, state=state, answers=answers)))
 
 
-async def test_a_prompt_and_a_resource_time_out_with_errors(autojump_clock: MockClock) -> None:
+async def test_a_prompt_and_a_resource_time_out_with_errors() -> None:
     async def greet(ctx: Context) -> str:
         return f"{(await ctx.elicit('Whom?', str, timeout=120)).action}"
 

@@ -64,9 +64,7 @@ async def test_cancels_cost_the_same_however_many_requests_are_open(
     assert many <= 20 * few, f"{few} comparisons for 10 cancels, {many} for 200"
 
 
-async def test_an_id_whose_old_request_still_cleans_up_belongs_to_the_new_one(
-    talk: Talk, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_id_whose_old_request_still_cleans_up_belongs_to_the_new_one(talk: Talk) -> None:
     talk.call("lingering", id="x")
     await wait_all_tasks_blocked()
     talk.cancel("x")
@@ -80,9 +78,7 @@ async def test_an_id_whose_old_request_still_cleans_up_belongs_to_the_new_one(
     assert "open=0" in repr(talk.session.connection)
 
 
-async def test_a_cancel_finds_the_new_request_while_the_old_one_cleans_up(
-    talk: Talk, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_cancel_finds_the_new_request_while_the_old_one_cleans_up(talk: Talk) -> None:
     talk.call("lingering", id="x")
     await wait_all_tasks_blocked()
     talk.cancel("x")

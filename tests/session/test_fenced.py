@@ -10,7 +10,7 @@ from noticing_store import NoticingDisk, NoticingStore
 from talk import Talk, accept, talk_to
 from task_process import KEYS
 from task_talk import ModernTask
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, SERVER_BUSY
 
 from trio_mcp import CancelReason, Context, Server, ServiceOptions
@@ -128,7 +128,7 @@ async def test_where_a_response_can_be_cut_nothing_is_said() -> None:
         assert await second.talk.text(asked.leg({asked.key: accept(value=True)}, talk=second.talk)) == "accept"
 
 
-async def test_a_process_that_writes_nothing_learns_of_it_from_its_lease(autojump_clock: MockClock) -> None:
+async def test_a_process_that_writes_nothing_learns_of_it_from_its_lease() -> None:
     shop = Shop()
     async with pair(shop) as (first, _):
         waiting = first.talk.leg("wait")
@@ -139,7 +139,7 @@ async def test_a_process_that_writes_nothing_learns_of_it_from_its_lease(autojum
         assert capabilities["experimental"][IDEMPOTENCY] == {"instance": first.node}
 
 
-async def test_a_lapse_that_is_no_burial_changes_nothing(autojump_clock: MockClock) -> None:
+async def test_a_lapse_that_is_no_burial_changes_nothing() -> None:
     shop = Shop()
     async with pair(shop) as (first, _):
         before = first.node
@@ -150,9 +150,7 @@ async def test_a_lapse_that_is_no_burial_changes_nothing(autojump_clock: MockClo
         assert (first.node, first.talk.waiting()) == (before, [])
 
 
-async def test_it_waits_for_a_store_that_is_away_and_serves_meanwhile_what_needs_none(
-    autojump_clock: MockClock,
-) -> None:
+async def test_it_waits_for_a_store_that_is_away_and_serves_meanwhile_what_needs_none() -> None:
     shop = Shop()
     async with pair(shop) as (first, _):
         before = first.node
@@ -167,7 +165,7 @@ async def test_it_waits_for_a_store_that_is_away_and_serves_meanwhile_what_needs
         await first.rejoined(before)
 
 
-async def test_what_it_had_in_the_store_goes_on_here_if_no_other_process_has_it(autojump_clock: MockClock) -> None:
+async def test_what_it_had_in_the_store_goes_on_here_if_no_other_process_has_it() -> None:
     shop = Shop()
     shop.may_ship.set()
     async with pair(shop) as (first, second):
@@ -184,7 +182,7 @@ async def test_what_it_had_in_the_store_goes_on_here_if_no_other_process_has_it(
     assert (shop.charged, shop.shipped) == (2, 2)
 
 
-async def test_it_may_happen_again(autojump_clock: MockClock) -> None:
+async def test_it_may_happen_again() -> None:
     shop = Shop()
     shop.may_ship.set()
     async with pair(shop) as (first, second):

@@ -13,7 +13,7 @@ from crashing_store import CrashingStore, Disk
 from peer import Json, text_of
 from talk import DECLINE, Round, Talk, accept, talk_to
 from task_process import KEYS
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY
 
 from trio_mcp import Context, Server
@@ -164,7 +164,7 @@ class Aside(Slow):
 @pytest.mark.parametrize("meta", [None, {IDEMPOTENCY_KEY: "key"}], ids=["", "key"])
 @pytest.mark.parametrize("ends", [False, True], ids=["in the step", "after the step"])
 async def test_a_step_that_runs_while_the_call_waits_for_its_client_does_not_run_twice(
-    ends: bool, meta: dict[str, str] | None, autojump_clock: MockClock
+    ends: bool, meta: dict[str, str] | None
 ) -> None:
     disk, work = Disk(), Aside()
     process = Process(disk, work.tool)
@@ -182,7 +182,7 @@ async def test_a_step_that_runs_while_the_call_waits_for_its_client_does_not_run
     assert work.charged == 1
 
 
-async def test_a_step_that_runs_and_could_not_be_recorded_does_not_run_twice(autojump_clock: MockClock) -> None:
+async def test_a_step_that_runs_and_could_not_be_recorded_does_not_run_twice() -> None:
     disk, work = Disk(), Aside()
     process = Process(disk, work.tool)
     async with process.talk() as talk:
@@ -205,7 +205,7 @@ class Impatient(Slow):
         return f"receipt {receipt}"
 
 
-async def test_a_step_that_follows_a_question_without_an_answer_does_not_run_twice(autojump_clock: MockClock) -> None:
+async def test_a_step_that_follows_a_question_without_an_answer_does_not_run_twice() -> None:
     disk, work = Disk(), Impatient()
     async with Process(disk, work.tool).talk() as talk:
         asked = await talk.round(talk.leg("tool"))
@@ -284,7 +284,7 @@ async def test_a_step_whose_intent_was_not_recorded_does_not_run() -> None:
     assert work.charged == 0
 
 
-async def test_a_step_does_not_run_while_the_store_hangs(autojump_clock: MockClock) -> None:
+async def test_a_step_does_not_run_while_the_store_hangs() -> None:
     disk, work = Disk(), Work()
     asked = await first_round(disk, work.tool)
     process = Process(disk, work.tool)

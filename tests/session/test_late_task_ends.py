@@ -13,7 +13,7 @@ from peer import Json
 from talk import Round, Talk, accept, talk_to
 from task_process import KEYS
 from task_talk import DECLARES, ModernTask
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY, REPEAT_OF
 
 from trio_mcp import Context, RequestTimeout, Server, ServiceOptions, TaskOptions
@@ -184,7 +184,7 @@ async def test_a_task_that_was_taken_back_keeps_none_from_being_made() -> None:
         assert await created(other, answered(asked, other))
 
 
-async def test_a_retry_gets_the_task_that_there_was_also_when_its_time_is_over(autojump_clock: MockClock) -> None:
+async def test_a_retry_gets_the_task_that_there_was_also_when_its_time_is_over() -> None:
     shop = Shop()
     async with shop.process(tasks=TaskOptions(ttl=1)) as (_, here), shop.process() as (_, there):
         asked = await here.round(here.leg("order", capabilities=DECLARES))
@@ -199,9 +199,7 @@ KEYED: Json = {IDEMPOTENCY_KEY: "k" * 32}
 
 
 @pytest.mark.parametrize("is_early", [True, False])
-async def test_a_repeat_that_comes_to_the_next_process_gets_the_task_that_there_is(
-    is_early: bool, autojump_clock: MockClock
-) -> None:
+async def test_a_repeat_that_comes_to_the_next_process_gets_the_task_that_there_is(is_early: bool) -> None:
     """Also if nothing was written after the task."""
     shop = Shop()
     stored = trio.Event()
@@ -301,9 +299,7 @@ async def test_a_call_that_was_cancelled_becomes_no_task_while_it_cleans_up() ->
 
 
 @pytest.mark.parametrize("waits", [2, 10])
-async def test_a_call_whose_question_timed_out_becomes_a_task_when_its_client_comes_back(
-    waits: float, autojump_clock: MockClock
-) -> None:
+async def test_a_call_whose_question_timed_out_becomes_a_task_when_its_client_comes_back(waits: float) -> None:
     shop = PatientShop()
     async with shop.process(store=None) as (_, talk):
         asked = await talk.round(talk.leg("remind", capabilities=DECLARES))
@@ -315,7 +311,7 @@ async def test_a_call_whose_question_timed_out_becomes_a_task_when_its_client_co
     assert shop.done == ["ship"]
 
 
-async def test_a_task_does_not_repeat_a_question_that_timed_out(autojump_clock: MockClock) -> None:
+async def test_a_task_does_not_repeat_a_question_that_timed_out() -> None:
     """Also not in the next process."""
     shop = PatientShop()
     async with shop.process() as (store, talk):
@@ -331,7 +327,7 @@ async def test_a_task_does_not_repeat_a_question_that_timed_out(autojump_clock: 
     assert shop.done == ["ship"]
 
 
-async def test_a_call_whose_client_does_not_come_back_becomes_no_task(autojump_clock: MockClock) -> None:
+async def test_a_call_whose_client_does_not_come_back_becomes_no_task() -> None:
     """It waits as one does that asks, and its place is free."""
     shop = PatientShop()
     async with shop.process(store=None, actors=Limits(park_ttl=20)) as (_, talk):
@@ -343,7 +339,7 @@ async def test_a_call_whose_client_does_not_come_back_becomes_no_task(autojump_c
     assert shop.done == []
 
 
-async def test_a_client_that_comes_back_and_takes_no_task_waits_for_the_result(autojump_clock: MockClock) -> None:
+async def test_a_client_that_comes_back_and_takes_no_task_waits_for_the_result() -> None:
     shop = PatientShop()
     shop.go_on.set()
     async with shop.process(store=None) as (_, talk):

@@ -14,7 +14,7 @@ from late_keys_program import Program
 from late_store import NEVER, Lateness, LateStore
 from talk import Legacy, Modern, play
 from task_talk import DECLARES
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
 from trio_mcp.base.shared_limits import UNSETTLED
@@ -57,7 +57,7 @@ def unsettled(only: Process) -> int:
 @pytest.mark.parametrize("seconds", LATE)
 @pytest.mark.parametrize("pause", [0.0, 2.0, SETTLED])
 async def test_a_call_whose_key_could_not_be_recorded_runs_in_a_repeat(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float, pause: float
+    shop: Shop, era: type[Legacy], seconds: float, pause: float
 ) -> None:
     shop.hold.set()
     async with process(shop, era, late("key", 1, seconds)) as only:
@@ -72,7 +72,7 @@ async def test_a_call_whose_key_could_not_be_recorded_runs_in_a_repeat(
 
 @pytest.mark.parametrize("seconds", LATE)
 async def test_another_process_runs_it_when_it_is_known_that_it_never_ran(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float
+    shop: Shop, era: type[Legacy], seconds: float
 ) -> None:
     shop.hold.set()
     async with process(shop, era, late("key", 1, seconds)) as first, process(shop, era) as second:
@@ -87,7 +87,7 @@ async def test_another_process_runs_it_when_it_is_known_that_it_never_ran(
 
 @pytest.mark.parametrize("seconds", LATE)
 async def test_an_outcome_is_stored_as_soon_as_the_store_answers_again(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float
+    shop: Shop, era: type[Legacy], seconds: float
 ) -> None:
     shop.hold.set()
     async with process(shop, era, late("key", 2, seconds, times=3)) as first:
@@ -102,9 +102,7 @@ async def test_an_outcome_is_stored_as_soon_as_the_store_answers_again(
     assert shop.done == ["pay"]
 
 
-async def test_a_key_whose_outcome_is_not_stored_is_never_blocked_and_never_runs_again(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_key_whose_outcome_is_not_stored_is_never_blocked_and_never_runs_again(era: type[Legacy]) -> None:
     shop = Shop(grace=1)
     async with process(shop, era) as only:
         await only.call("pay")
@@ -122,7 +120,7 @@ async def test_a_key_whose_outcome_is_not_stored_is_never_blocked_and_never_runs
 
 
 async def test_an_outcome_that_memory_has_no_room_for_is_unknown(
-    era: type[Legacy], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    era: type[Legacy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = Shop(grace=1)
     monkeypatch.setattr(settling.Settling, "has_room", lambda _self, size, _caller: not size)
@@ -136,7 +134,7 @@ async def test_an_outcome_that_memory_has_no_room_for_is_unknown(
 
 @pytest.mark.parametrize("seconds", [None, *LATE])
 async def test_a_call_that_is_left_goes_on_in_a_repeat_also_if_the_store_is_late(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float | None
+    shop: Shop, era: type[Legacy], seconds: float | None
 ) -> None:
     async with process(shop, era, late("key", 2, seconds)) as only:
         await only.call("order")
@@ -151,7 +149,7 @@ async def test_a_call_that_is_left_goes_on_in_a_repeat_also_if_the_store_is_late
 
 
 async def test_another_process_waits_until_the_process_that_lives_has_stored_the_outcome(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+    shop: Shop, era: type[Legacy]
 ) -> None:
     shop.hold.set()
     async with process(shop, era, late("key", 2, NEVER)) as first, process(shop, era) as second:
@@ -161,7 +159,7 @@ async def test_another_process_waits_until_the_process_that_lives_has_stored_the
 
 
 async def test_a_key_that_cannot_be_settled_before_the_process_ends_is_that_of_a_lost_call(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+    shop: Shop, era: type[Legacy]
 ) -> None:
     shop.hold.set()
     async with process(shop, era, late("key", 1, 0.0)) as first:
@@ -185,9 +183,7 @@ class Lingering(Shop):
                 await trio.sleep(3)
 
 
-async def test_a_repeat_is_refused_while_the_call_of_its_key_cleans_up(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_repeat_is_refused_while_the_call_of_its_key_cleans_up(era: type[Legacy]) -> None:
     shop = Lingering()
     async with process(shop, era) as only:
         await only.call("pay")
@@ -203,7 +199,7 @@ async def test_a_repeat_is_refused_while_the_call_of_its_key_cleans_up(
 KEY = CallKey(b"digest", b"request", None)
 
 
-async def test_a_key_that_is_claimed_again_is_left_no_more(shop: Shop, autojump_clock: MockClock) -> None:
+async def test_a_key_that_is_claimed_again_is_left_no_more(shop: Shop) -> None:
     async with process(shop, Modern) as first:
         keys = stored_keys_of(first)
         claim = await keys.claim(KEY)
@@ -223,9 +219,7 @@ def is_full(_changes: Sequence[Change]) -> None:
     raise StoreFull("there is no room")
 
 
-async def test_a_key_that_was_given_up_is_not_blocked_by_a_repeat_that_a_full_store_refuses(
-    shop: Shop, autojump_clock: MockClock
-) -> None:
+async def test_a_key_that_was_given_up_is_not_blocked_by_a_repeat_that_a_full_store_refuses(shop: Shop) -> None:
     async with process(shop, Modern) as first:
         keys = stored_keys_of(first)
         claim = await keys.claim(KEY)
@@ -246,9 +240,7 @@ async def test_a_key_that_was_given_up_is_not_blocked_by_a_repeat_that_a_full_st
             assert isinstance(await stored_keys_of(second).claim(KEY), Claim)
 
 
-async def test_an_open_key_of_this_process_that_nothing_here_knows_is_never_run(
-    shop: Shop, autojump_clock: MockClock
-) -> None:
+async def test_an_open_key_of_this_process_that_nothing_here_knows_is_never_run(shop: Shop) -> None:
     async with process(shop, Modern) as only:
         assert isinstance(await stored_keys_of(only).claim(KEY), Claim)
         known = await stored_keys_of(only).claim(KEY)
@@ -263,7 +255,7 @@ def stored_keys_of(process: Process) -> KeyStore:
 
 
 async def test_there_is_a_limit_of_unsettled_keys(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, era: type[Legacy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settling, "UNSETTLED", UNSETTLED._replace(limit=2))
     shop.hold.set()
@@ -295,9 +287,7 @@ async def write_small(write: Write, changes: Sequence[Change]) -> None:
     await write(changes)
 
 
-async def test_a_key_whose_outcome_the_store_never_takes_is_stored_without_it(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_key_whose_outcome_the_store_never_takes_is_stored_without_it(shop: Shop, era: type[Legacy]) -> None:
     done: list[int] = []
 
     async def write_book() -> str:
@@ -326,7 +316,7 @@ async def test_a_key_whose_outcome_the_store_never_takes_is_stored_without_it(
 
 @pytest.mark.parametrize("seconds", LATE)
 async def test_a_server_that_ends_while_a_key_is_claimed_leaves_it_to_the_next(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float
+    shop: Shop, era: type[Legacy], seconds: float
 ) -> None:
     shop.hold.set()
     store = LateStore(shop.disk, late("key", 1, seconds))
@@ -347,7 +337,7 @@ async def test_a_server_that_ends_while_a_key_is_claimed_leaves_it_to_the_next(
 @pytest.mark.parametrize("seconds", LATE)
 @pytest.mark.parametrize("pause", [0.0, 2.0, SETTLED])
 async def test_a_task_with_a_key_that_is_stored_late_is_taken_back_and_a_repeat_creates_one(
-    shop: Shop, autojump_clock: MockClock, seconds: float, pause: float
+    shop: Shop, seconds: float, pause: float
 ) -> None:
     async with process(shop, Modern, late("task", 1, seconds), takes_tasks=True) as first:
         assert await first.code_of("report") == SERVER_BUSY
@@ -363,9 +353,7 @@ async def test_a_task_with_a_key_that_is_stored_late_is_taken_back_and_a_repeat_
 
 
 @pytest.mark.parametrize("seconds", LATE)
-async def test_a_task_without_a_key_that_is_stored_late_never_runs(
-    shop: Shop, autojump_clock: MockClock, seconds: float
-) -> None:
+async def test_a_task_without_a_key_that_is_stored_late_never_runs(shop: Shop, seconds: float) -> None:
     async with process(shop, Modern, late("task", 1, seconds)) as first:
         request = first.player.talk.leg("report", capabilities=DECLARES)
         assert (await first.player.talk.error(request))["code"] == SERVER_BUSY
@@ -376,9 +364,7 @@ async def test_a_task_without_a_key_that_is_stored_late_never_runs(
     assert shop.done == []
 
 
-async def test_a_task_that_the_next_process_goes_on_with_is_not_taken_back(
-    shop: Shop, autojump_clock: MockClock
-) -> None:
+async def test_a_task_that_the_next_process_goes_on_with_is_not_taken_back(shop: Shop) -> None:
     """Its process died while it took it back, and what it wrote then is made after the next one has read the task."""
 
     created, removed = late("task", 1, 0.0), late_removal("task")
@@ -404,9 +390,7 @@ async def test_a_task_that_the_next_process_goes_on_with_is_not_taken_back(
 
 
 @pytest.mark.parametrize("seconds", LATE)
-async def test_a_task_whose_taking_over_is_stored_late_goes_on_once(
-    shop: Shop, autojump_clock: MockClock, seconds: float
-) -> None:
+async def test_a_task_whose_taking_over_is_stored_late_goes_on_once(shop: Shop, seconds: float) -> None:
     async with process(shop, Modern, takes_tasks=True) as first:
         await first.call("report")
         await first.player.result()
@@ -427,7 +411,5 @@ def stored_tasks(shop: Shop) -> int:
 
 @pytest.mark.parametrize("tool", ["pay", "report"])
 @pytest.mark.parametrize("seed", range(30))
-async def test_in_any_program_nothing_runs_twice_and_no_key_is_blocked(
-    autojump_clock: MockClock, seed: int, tool: str
-) -> None:
+async def test_in_any_program_nothing_runs_twice_and_no_key_is_blocked(seed: int, tool: str) -> None:
     await Program(seed, tool).run()

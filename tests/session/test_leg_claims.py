@@ -10,7 +10,7 @@ import trio
 from late_store import NEVER, in_time
 from shared_disk import Shop, yes
 from talk import Round
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.base.shared_limits import UNSETTLED
@@ -141,7 +141,7 @@ async def test_a_copy_carries_the_call_on_whose_first_request_has_left(shop: Sho
 
 
 @pytest.mark.parametrize("lands", [True, False], ids=["later", "never"])
-async def test_a_claim_that_is_not_confirmed_is_given_back(shop: Shop, lands: bool, autojump_clock: MockClock) -> None:
+async def test_a_claim_that_is_not_confirmed_is_given_back(shop: Shop, lands: bool) -> None:
     asked = await shop.asked()
     async with shop.process() as (store, talk):
         store.lateness = lambda _changes: 1.0 if lands else NEVER
@@ -152,7 +152,7 @@ async def test_a_claim_that_is_not_confirmed_is_given_back(shop: Shop, lands: bo
 
 
 async def test_a_claim_that_is_not_confirmed_counts_for_its_principal_whatever_the_store_has_for_the_call(
-    shop: Shop, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settling, "UNSETTLED", UNSETTLED._replace(limit=2))
     asked = await shop.asked()
@@ -173,9 +173,7 @@ async def test_a_claim_that_is_not_confirmed_counts_for_its_principal_whatever_t
         store.lateness = in_time
 
 
-async def test_the_next_request_claims_a_call_whose_claim_is_not_confirmed(
-    shop: Shop, autojump_clock: MockClock
-) -> None:
+async def test_the_next_request_claims_a_call_whose_claim_is_not_confirmed(shop: Shop) -> None:
     asked = await shop.asked()
     async with shop.process() as (store, talk):
         store.lateness = lambda _changes: 0.0
@@ -190,9 +188,7 @@ async def test_the_next_request_claims_a_call_whose_claim_is_not_confirmed(
     assert shop.done == ["ship"]
 
 
-async def test_a_claim_is_given_back_after_a_full_store_has_refused_the_next_request(
-    shop: Shop, autojump_clock: MockClock
-) -> None:
+async def test_a_claim_is_given_back_after_a_full_store_has_refused_the_next_request(shop: Shop) -> None:
     asked = await shop.asked()
     async with shop.process() as (store, talk):
         entries = store.entries

@@ -9,7 +9,6 @@ from typing import Any
 import trio
 from peer import EVERYTHING, Json
 from talk import DECLINE, Talk, accept, session_with
-from trio.testing import MockClock
 
 from trio_mcp import Context, Server
 from trio_mcp.errors import PeerError, ProtocolError
@@ -166,7 +165,7 @@ async def test_what_the_body_does_not_ask_again_is_withdrawn_at_the_end_of_the_c
         assert await talk.text(7) == "done"
 
 
-async def test_the_user_gets_no_second_question_while_the_first_is_on_the_screen(autojump_clock: MockClock) -> None:
+async def test_the_user_gets_no_second_question_while_the_first_is_on_the_screen() -> None:
     order = ["a", "b"]
 
     async def ask(ctx: Context, name: str, seconds: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import trio
 from talk import DECLINE, Talk, accept, offering, session_with
-from trio.testing import MockClock
 
 from trio_mcp import Context
 from trio_mcp.errors import ElicitationInvalid
@@ -39,7 +38,7 @@ def messages(talk: Talk) -> list[str]:
     return [message["params"]["message"] for message in talk.waiting()]
 
 
-async def test_a_question_goes_out_when_the_one_before_it_is_answered(autojump_clock: MockClock) -> None:
+async def test_a_question_goes_out_when_the_one_before_it_is_answered() -> None:
     async with session_with(offering(abc)) as talk:
         call = talk.call("abc")
         for name in "abc":
@@ -51,7 +50,7 @@ async def test_a_question_goes_out_when_the_one_before_it_is_answered(autojump_c
         assert await talk.text(call) == "a:accept b:accept c:accept"
 
 
-async def test_questions_of_different_calls_do_not_wait_for_each_other(autojump_clock: MockClock) -> None:
+async def test_questions_of_different_calls_do_not_wait_for_each_other() -> None:
     async with session_with(offering(abc)) as talk:
         talk.call("abc")
         talk.call("abc")
@@ -59,14 +58,14 @@ async def test_questions_of_different_calls_do_not_wait_for_each_other(autojump_
         assert messages(talk) == ["a?", "a?"]
 
 
-async def test_questions_go_out_side_by_side_where_the_server_allows_it(autojump_clock: MockClock) -> None:
+async def test_questions_go_out_side_by_side_where_the_server_allows_it() -> None:
     async with session_with(offering(abc, parallel_prompts=True)) as talk:
         talk.call("abc")
         await settled()
         assert messages(talk) == ["a?", "b?", "c?"]
 
 
-async def test_what_is_not_for_the_user_does_not_wait(autojump_clock: MockClock) -> None:
+async def test_what_is_not_for_the_user_does_not_wait() -> None:
     async def body(ctx: Context) -> str:
         await ctx.branch_all(
             lambda child: ask(child, "a"),
@@ -83,7 +82,7 @@ async def test_what_is_not_for_the_user_does_not_wait(autojump_clock: MockClock)
         assert methods == ["elicitation/create", "roots/list", *["sampling/createMessage"] * 2]
 
 
-async def test_a_question_that_is_cancelled_while_it_waits_never_goes_out(autojump_clock: MockClock) -> None:
+async def test_a_question_that_is_cancelled_while_it_waits_never_goes_out() -> None:
     async def body(ctx: Context) -> str:
         async def gives_up(child: Context) -> str:
             with trio.move_on_after(5):
@@ -107,9 +106,7 @@ async def test_a_question_that_is_cancelled_while_it_waits_never_goes_out(autoju
         assert await talk.text(call) == "a:accept b:given up c:decline"
 
 
-async def test_a_question_that_is_cancelled_when_its_turn_has_come_never_goes_out_and_passes_it_on(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_question_that_is_cancelled_when_its_turn_has_come_never_goes_out_and_passes_it_on() -> None:
     scope = trio.CancelScope()
 
     async def body(ctx: Context) -> str:
@@ -136,7 +133,7 @@ async def test_a_question_that_is_cancelled_when_its_turn_has_come_never_goes_ou
         assert await talk.text(call) == "a:accept b:cancelled c:accept"
 
 
-async def test_a_question_that_fails_or_breaks_its_form_passes_the_turn_on(autojump_clock: MockClock) -> None:
+async def test_a_question_that_fails_or_breaks_its_form_passes_the_turn_on() -> None:
     async def body(ctx: Context) -> str:
         async def invalid(child: Context) -> str:
             with pytest.raises(ElicitationInvalid):

@@ -10,7 +10,7 @@ import pytest
 import trio
 from peer import ChannelClient, hello, modern_meta
 from talk import offering
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason
 from trio_mcp.protocol.jsonrpc import Request
@@ -117,9 +117,7 @@ class Watched(trio.abc.Channel[Envelope]):
         await self._inner.aclose()
 
 
-async def test_a_tool_that_does_not_unwind_is_waited_for_within_a_bound(
-    server: Server, autojump_clock: MockClock
-) -> None:
+async def test_a_tool_that_does_not_unwind_is_waited_for_within_a_bound(server: Server) -> None:
     async with trio.open_nursery() as nursery:
         ours, theirs = memory_pair()
         watched, served = Watched(theirs), Served(ours)
@@ -134,7 +132,7 @@ async def test_a_tool_that_does_not_unwind_is_waited_for_within_a_bound(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_client_that_reads_nothing_is_not_read_either(server: Server, autojump_clock: MockClock) -> None:
+async def test_a_client_that_reads_nothing_is_not_read_either(server: Server) -> None:
     async with serving(server, buffer=1) as served:
         await served.initialize()
         sent = 0

@@ -12,7 +12,7 @@ import trio
 from peer import EVERYTHING, Json
 from talk import Talk, accept, session_with, talk_to
 from test_legacy_journal import after_restart, left_by
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import MODERN
 
 from trio_mcp import Context, PeerError, Server, ServiceOptions, TaskOptions
@@ -151,7 +151,7 @@ async def test_a_client_that_answers_at_once_has_answered() -> None:
         assert await talk.text(call) == "accept"
 
 
-async def test_the_task_lives_for_as_long_as_its_answer_is_waited_for(autojump_clock: MockClock) -> None:
+async def test_the_task_lives_for_as_long_as_its_answer_is_waited_for() -> None:
     async with session() as talk:
         talk.call("lasting")
         assert (await asked(talk))["params"]["task"] == {"ttl": 5000}
@@ -172,7 +172,7 @@ async def test_the_result_of_another_question_is_malformed() -> None:
         assert "malformed" in (await talk.failure(call)).lower()
 
 
-async def test_a_task_that_is_not_waited_for_any_more_is_cancelled(autojump_clock: MockClock) -> None:
+async def test_a_task_that_is_not_waited_for_any_more_is_cancelled() -> None:
     async with session() as talk:
         call = talk.call("hurried")
         request = await result_asked(talk)
@@ -210,9 +210,7 @@ async def test_a_task_whose_id_comes_as_its_call_is_cancelled_is_cancelled_too()
             assert (await asked(talk, "tasks/cancel"))["params"]["taskId"] == "t"
 
 
-async def test_a_task_whose_id_comes_too_late_is_cancelled_then_and_not_by_a_notification(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_task_whose_id_comes_too_late_is_cancelled_then_and_not_by_a_notification() -> None:
     async with session() as talk:
         call = talk.call("hurried")
         question = await asked(talk)
@@ -222,7 +220,7 @@ async def test_a_task_whose_id_comes_too_late_is_cancelled_then_and_not_by_a_not
         await talk.silence()
 
 
-async def test_a_client_that_cannot_cancel_tasks_is_not_asked_to(autojump_clock: MockClock) -> None:
+async def test_a_client_that_cannot_cancel_tasks_is_not_asked_to() -> None:
     async with session({**RUNS_TASKS, "tasks": {"requests": RUNS_TASKS["tasks"]["requests"]}}) as talk:
         call = talk.call("hurried")
         await result_asked(talk)
@@ -230,9 +228,7 @@ async def test_a_client_that_cannot_cancel_tasks_is_not_asked_to(autojump_clock:
         assert await talk.text(call) == "went on"
 
 
-async def test_the_ids_that_a_client_owes_for_unwanted_tasks_are_limited(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
+async def test_the_ids_that_a_client_owes_for_unwanted_tasks_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_tasks, "MAX_UNWANTED", 1)
     async with session() as talk:
         for _ in range(2):

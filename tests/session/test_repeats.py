@@ -11,7 +11,7 @@ import trio
 from peer import EVERYTHING, Json
 from talk import Legacy, Talk, accept, offering, play, talk_to
 from task_talk import DECLARES
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
 
 from trio_mcp import CancelReason
@@ -156,9 +156,7 @@ async def test_a_lost_call_runs_again_if_its_tool_says_that_this_does_no_harm(er
                 assert await other.text() == "run 2"
 
 
-async def test_the_outcome_is_kept_for_the_grace_and_the_key_for_ten_minutes_more(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_the_outcome_is_kept_for_the_grace_and_the_key_for_ten_minutes_more(era: type[Legacy]) -> None:
     runs = Runs()
     async with play(runs.server(outcome_grace=60.0), era) as player:
         assert await player.text_of("work", meta=KEY) == "run 1"
@@ -171,7 +169,7 @@ async def test_the_outcome_is_kept_for_the_grace_and_the_key_for_ten_minutes_mor
         assert await player.text_of("work", meta=KEY) == "run 2"
 
 
-async def test_a_key_is_for_one_request(runs: Runs, player: Legacy, autojump_clock: MockClock) -> None:
+async def test_a_key_is_for_one_request(runs: Runs, player: Legacy) -> None:
     await player.text_of("work", {"step": 1}, meta=KEY)
     for name, arguments in (("work", {"step": 2}), ("wait", {"step": 1}), ("work", {})):
         error = await player.error_of(name, arguments, meta=KEY)
@@ -370,9 +368,7 @@ async def test_processes_that_share_keys_cannot_know_where_the_first_request_of_
 # limits
 
 
-async def test_keys_and_outcomes_draw_from_the_memory_budget_until_they_are_over(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_keys_and_outcomes_draw_from_the_memory_budget_until_they_are_over(era: type[Legacy]) -> None:
     runs, memory = Runs(), MemoryBudget(10_000_000)
     async with play(runs.server(memory=memory), era) as player:
         await player.text_of("work")
@@ -409,7 +405,7 @@ async def test_too_many_outcomes_drop_the_oldest_and_its_call_is_lost(
 
 
 async def test_when_keys_were_dropped_early_a_marked_repeat_still_does_not_run(
-    era: type[Legacy], monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+    era: type[Legacy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyed_calls, "KEYED_OUTCOMES", KEYED_OUTCOMES._replace(limit=0))
     monkeypatch.setattr(keyed_calls, "USED_KEYS", USED_KEYS._replace(limit=1))

@@ -13,7 +13,6 @@ import pytest
 import trio
 from naming import naming
 from talk import Round, Talk, talk_to
-from trio.testing import MockClock
 from wire_terms import INVALID_PARAMS
 
 from trio_mcp import CancelReason, Client, accept_defaults
@@ -164,7 +163,7 @@ async def test_a_call_that_must_not_run_twice_is_reported_as_lost(tool: str) -> 
 
 
 @pytest.mark.parametrize("sealed", ["here", "by another process"])
-async def test_the_state_of_a_call_that_is_over_never_runs_it_again(sealed: str, autojump_clock: MockClock) -> None:
+async def test_the_state_of_a_call_that_is_over_never_runs_it_again(sealed: str) -> None:
     effects: list[str] = []
     asked = await parked("idempotent", [])
     async with process(effects, outcome_grace=60) as (_, talk):
@@ -283,9 +282,7 @@ class SlowJournals(MemoryJournals):
 
 
 @pytest.mark.parametrize("leave", ["cancel", "disconnect", "close"])
-async def test_a_leg_that_is_given_up_while_its_journal_is_fetched_runs_nothing(
-    leave: str, autojump_clock: MockClock
-) -> None:
+async def test_a_leg_that_is_given_up_while_its_journal_is_fetched_runs_nothing(leave: str) -> None:
     store, effects = MemoryJournals(), []
     asked = await parked("book", [], max_state=10, store=store)
     slow = SlowJournals()
@@ -307,7 +304,7 @@ async def test_a_leg_that_is_given_up_while_its_journal_is_fetched_runs_nothing(
         assert talk.service.supervisor.statistics().started == 0
 
 
-async def test_a_question_that_is_given_up_while_the_journal_is_kept_is_not_asked(autojump_clock: MockClock) -> None:
+async def test_a_question_that_is_given_up_while_the_journal_is_kept_is_not_asked() -> None:
     server = Server("hasty", options=ServiceOptions(keys=KEYS, max_state=10, store=SlowJournals()))
 
     @server.tool(resume="replay")

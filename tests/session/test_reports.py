@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 from talk import ERAS, Legacy, accept, log_level, offering, play, talk_to
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 
@@ -70,6 +70,7 @@ async def test_dropped_progress_is_logged_once_for_a_call_and_then_counted(
     assert summary.startswith("48 more")
 
 
+@pytest.mark.trio  # a plain function runs in a thread
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
 async def test_each_level_has_a_method(era: type[Legacy], level: str) -> None:
     async def speak(ctx: Context) -> str:
@@ -105,9 +106,7 @@ def next_after(value: float) -> float:
     return math.nextafter(value, math.inf)
 
 
-async def test_a_silent_tool_reports_by_itself_and_the_next_report_still_rises(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_silent_tool_reports_by_itself_and_the_next_report_still_rises(era: type[Legacy]) -> None:
     async def slow(ctx: Context) -> str:
         await trio.sleep(4)
         await ctx.progress(0, 10, "begun")
@@ -125,7 +124,7 @@ async def test_a_silent_tool_reports_by_itself_and_the_next_report_still_rises(
     assert trio.current_time() == 12
 
 
-async def test_a_report_puts_the_heartbeat_off(era: type[Legacy], autojump_clock: MockClock) -> None:
+async def test_a_report_puts_the_heartbeat_off(era: type[Legacy]) -> None:
     async def busy(ctx: Context) -> str:
         for number in range(6):
             await ctx.progress(number)
@@ -138,9 +137,7 @@ async def test_a_report_puts_the_heartbeat_off(era: type[Legacy], autojump_clock
 
 
 @pytest.mark.parametrize("heartbeat", [None, 3], ids=["no heartbeat", "no token"])
-async def test_a_heartbeat_has_a_task_only_if_it_can_be_sent(
-    era: type[Legacy], heartbeat: float | None, autojump_clock: MockClock
-) -> None:
+async def test_a_heartbeat_has_a_task_only_if_it_can_be_sent(era: type[Legacy], heartbeat: float | None) -> None:
     async def slow() -> int:
         await trio.sleep(9.5)
         return len(trio.lowlevel.current_task().parent_nursery.child_tasks)
@@ -160,7 +157,7 @@ async def test_a_heartbeat_has_a_task_only_if_it_can_be_sent(
         await player.talk.silence()
 
 
-async def test_heartbeats_are_sent_during_a_question_of_a_legacy_call(autojump_clock: MockClock) -> None:
+async def test_heartbeats_are_sent_during_a_question_of_a_legacy_call() -> None:
     async with play(beating(around_a_question), ERAS[0]) as player:
         await player.call("tool", meta=TOKEN)
         assert (await player.talk.notification(PROGRESS))["progress"] == 5
@@ -172,7 +169,7 @@ async def test_heartbeats_are_sent_during_a_question_of_a_legacy_call(autojump_c
         assert await reports_of(player) == [6]
 
 
-async def test_no_heartbeat_is_sent_between_the_legs_of_a_modern_call(autojump_clock: MockClock) -> None:
+async def test_no_heartbeat_is_sent_between_the_legs_of_a_modern_call() -> None:
     async with play(beating(around_a_question), ERAS[1]) as player:
         await player.call("tool", meta=TOKEN)
         assert (await player.talk.notification(PROGRESS))["progress"] == 5
@@ -183,7 +180,7 @@ async def test_no_heartbeat_is_sent_between_the_legs_of_a_modern_call(autojump_c
         assert await reports_of(player) == [6]
 
 
-async def test_a_later_leg_that_asks_for_progress_has_heartbeats_under_its_own_token(autojump_clock: MockClock) -> None:
+async def test_a_later_leg_that_asks_for_progress_has_heartbeats_under_its_own_token() -> None:
     async def ask_then_work(ctx: Context) -> str:
         await ctx.elicit("Go on?", bool)
         await trio.sleep(4)
@@ -196,7 +193,7 @@ async def test_a_later_leg_that_asks_for_progress_has_heartbeats_under_its_own_t
         assert await talk.text(answered) == "done"
 
 
-async def test_heartbeats_are_sent_during_branches(era: type[Legacy], autojump_clock: MockClock) -> None:
+async def test_heartbeats_are_sent_during_branches(era: type[Legacy]) -> None:
     async def branch(_child: Context) -> str:
         await trio.sleep(4)
         return "x"
@@ -209,7 +206,7 @@ async def test_heartbeats_are_sent_during_branches(era: type[Legacy], autojump_c
         assert await reports_of(player) == [0.0]
 
 
-async def test_a_slow_reader_gets_no_heartbeats(era: type[Legacy], autojump_clock: MockClock) -> None:
+async def test_a_slow_reader_gets_no_heartbeats(era: type[Legacy]) -> None:
     async def slow() -> str:
         await trio.sleep(29.5)
         return "done"
@@ -222,9 +219,7 @@ async def test_a_slow_reader_gets_no_heartbeats(era: type[Legacy], autojump_cloc
         assert await player.text() == "done"
 
 
-async def test_a_call_that_its_client_cancelled_sends_no_heartbeats(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_call_that_its_client_cancelled_sends_no_heartbeats(era: type[Legacy]) -> None:
     async def slow() -> str:
         try:
             await trio.sleep_forever()

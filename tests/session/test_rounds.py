@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 from talk import Json, Talk, accept, log_level, offering, session_with, talk_to
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import INVALID_PARAMS, MISSING_CAPABILITY
 
 from trio_mcp import CancelReason
@@ -97,7 +97,7 @@ async def test_each_leg_has_its_own_id_progress_token_and_log_level() -> None:
         assert await talk.text(call) == "c"
 
 
-async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockClock) -> None:
+async def test_nothing_is_reported_while_no_leg_is_open() -> None:
     async def reports(ctx: Context) -> str:
         async with ctx.branches() as group:
             group.start(lambda c: c.elicit("Go on?", bool))
@@ -115,7 +115,7 @@ async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockCloc
 # batching
 
 
-async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_longer(autojump_clock: MockClock) -> None:
+async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_longer() -> None:
     async def asks(ctx: Context) -> str:
         async def computes(child: Context) -> str:
             await trio.sleep(3)
@@ -134,9 +134,7 @@ async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_long
         assert await talk.text(second.retry(2)) == "1 2"
 
 
-async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_the_next_round(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_the_next_round() -> None:
     async def asks(ctx: Context) -> str:
         async def late(child: Context) -> str:
             await trio.sleep(1)
@@ -154,7 +152,7 @@ async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_t
         assert await talk.text(second.retry(2)) == "1 2"
 
 
-async def test_a_round_is_never_empty(autojump_clock: MockClock) -> None:
+async def test_a_round_is_never_empty() -> None:
     """A branch that ends while its parent waits for it must not end the leg with nothing to ask."""
 
     async def works(ctx: Context) -> str:
@@ -296,7 +294,7 @@ async def test_a_leg_goes_on_while_another_listener_still_waits(leave: str, leav
 # running out of time and room
 
 
-async def test_a_parked_call_without_an_answer_is_cleaned_up_after_its_ttl(autojump_clock: MockClock) -> None:
+async def test_a_parked_call_without_an_answer_is_cleaned_up_after_its_ttl() -> None:
     travel = Travel(actors=Limits(park_ttl=600))
     async with talk_to(travel.server) as talk:
         asked = await talk.round(talk.leg("book"))
@@ -309,7 +307,7 @@ async def test_a_parked_call_without_an_answer_is_cleaned_up_after_its_ttl(autoj
     assert travel.effects == ["searched", "gave up: expired"]
 
 
-async def test_a_retry_that_comes_while_an_expired_call_cleans_up_is_refused(autojump_clock: MockClock) -> None:
+async def test_a_retry_that_comes_while_an_expired_call_cleans_up_is_refused() -> None:
     async def slow_to_clean_up(ctx: Context) -> str:
         try:
             await ctx.elicit("?", bool)

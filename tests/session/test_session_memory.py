@@ -13,7 +13,7 @@ import pytest
 import trio
 from peer import hello
 from talk import Talk, offering, session_with, talk_to
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import NEWEST_LEGACY, SERVER_BUSY
 
 from trio_mcp import CancelReason
@@ -195,7 +195,7 @@ async def test_of_a_call_that_has_ended_only_its_outcomes_are_kept(desk: Desk) -
         assert await talk.text(asked.retry(True)) == answer
 
 
-async def test_kept_outcomes_are_evicted_by_a_clock(desk: Desk, autojump_clock: MockClock) -> None:
+async def test_kept_outcomes_are_evicted_by_a_clock(desk: Desk) -> None:
     async with client_of(desk, outcome_grace=60) as talk:
         asked = await talk.round(talk.leg("ask"))
         await talk.text(asked.retry(True))

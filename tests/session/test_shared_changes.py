@@ -169,9 +169,7 @@ async def test_a_notice_of_another_version_counts_as_a_change_of_everything(cont
         assert second.news() == ["notifications/tools/list_changed"]
 
 
-async def test_a_process_that_cannot_listen_tries_again_and_counts_everything_as_changed(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_process_that_cannot_listen_tries_again_and_counts_everything_as_changed() -> None:
     disk = NoticingDisk()
     first, second = (Process(NoticingStore(disk), Work()) for _ in range(2))
     second.store.may_listen = False
@@ -185,7 +183,7 @@ async def test_a_process_that_cannot_listen_tries_again_and_counts_everything_as
         assert second.news() == ["notifications/tools/list_changed"]
 
 
-async def test_a_process_that_is_alone_announces_no_news_of_tasks(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_process_that_is_alone_announces_no_news_of_tasks() -> None:
     disk = NoticingDisk()
     only = Process(NoticingStore(disk), Work())
     async with talk_to(only.server) as only.talk:
@@ -204,6 +202,7 @@ async def test_a_process_that_is_alone_announces_no_news_of_tasks(autojump_clock
             assert disk.announced != []
 
 
+@pytest.mark.trio  # in real time
 async def test_processes_on_one_sqlite_file_share_their_changes(tmp_path: Path) -> None:
     first, second = (Process(str(tmp_path / "state.db"), Work()) for _ in range(2))
     with trio.fail_after(10 * LIMIT):

@@ -38,9 +38,7 @@ async def test_nothing_is_answered_before_its_outcome_is_stored(shop: Shop, era:
     assert answered_at == [1, 1]
 
 
-async def test_a_call_that_died_with_its_process_is_not_run_again(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_call_that_died_with_its_process_is_not_run_again(shop: Shop, era: type[Legacy]) -> None:
     async with process(shop, era) as first:
         await first.call("pay")
         await wait_all_tasks_blocked()
@@ -50,9 +48,7 @@ async def test_a_call_that_died_with_its_process_is_not_run_again(
     assert shop.done == ["pay"]
 
 
-async def test_a_tool_that_may_be_replayed_goes_on_and_repeats_no_step(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_tool_that_may_be_replayed_goes_on_and_repeats_no_step(shop: Shop, era: type[Legacy]) -> None:
     async with process(shop, era) as first:
         await first.call("order")
         await wait_all_tasks_blocked()
@@ -65,9 +61,7 @@ async def test_a_tool_that_may_be_replayed_goes_on_and_repeats_no_step(
     assert shop.done == ["charge", "ship"]
 
 
-async def test_a_step_that_was_running_ends_the_call_with_its_name(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_step_that_was_running_ends_the_call_with_its_name(shop: Shop, era: type[Legacy]) -> None:
     async with process(shop, era) as first:
         # The result of the step is never stored.
         first.store.on_write = lambda _changes: first.store.crash() if shop.done else None
@@ -85,7 +79,7 @@ NEWER_ENTRY = b'["kind of a newer version","name","",null]'
 
 @pytest.mark.parametrize("keys", [SHOP_KEYS, KeyRing.random()], ids=["of a newer version", "sealed with another key"])
 async def test_a_call_whose_log_cannot_be_read_is_lost_and_the_server_goes_on(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock, keys: KeyRing
+    shop: Shop, era: type[Legacy], keys: KeyRing
 ) -> None:
     async with process(shop, era) as first:
         await first.call("order")
@@ -100,9 +94,7 @@ async def test_a_call_whose_log_cannot_be_read_is_lost_and_the_server_goes_on(
     assert shop.done == ["charge", "pay"]
 
 
-async def test_a_question_that_died_with_its_connection_is_asked_again(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_question_that_died_with_its_connection_is_asked_again(shop: Shop, era: type[Legacy]) -> None:
     async with process(shop, era) as first:
         await first.call("asking_order")
         await first.player.question()
@@ -140,7 +132,7 @@ async def test_a_tool_that_does_no_harm_runs_again_and_writes_nothing(shop: Shop
 
 
 async def test_a_call_that_runs_too_long_in_another_process_is_waited_for_in_the_next_request(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+    shop: Shop, era: type[Legacy]
 ) -> None:
     async with process(shop, era) as first, process(shop, era) as second:
         await first.call("pay")
@@ -155,9 +147,7 @@ async def test_a_call_that_runs_too_long_in_another_process_is_waited_for_in_the
     assert shop.done == ["pay"]
 
 
-async def test_a_repeat_that_waits_goes_on_with_the_call_when_its_process_ends(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_repeat_that_waits_goes_on_with_the_call_when_its_process_ends(shop: Shop, era: type[Legacy]) -> None:
     async with process(shop, era) as second:
         async with process(shop, era) as first:
             await first.call("order")
@@ -187,9 +177,7 @@ async def test_a_repeat_that_has_waited_until_the_key_is_forgotten_runs_nothing(
     assert shop.done == ["pay"]
 
 
-async def test_no_repeat_is_waited_for_whose_client_has_gone(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_no_repeat_is_waited_for_whose_client_has_gone(shop: Shop, era: type[Legacy]) -> None:
     async with process(shop, era) as first, process(shop, era) as second:
         await first.call("pay")
         await wait_all_tasks_blocked()
@@ -203,7 +191,7 @@ async def test_no_repeat_is_waited_for_whose_client_has_gone(
 
 
 async def test_a_call_that_a_shutdown_interrupts_and_that_must_not_run_again_has_an_unknown_outcome(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+    shop: Shop, era: type[Legacy]
 ) -> None:
     """The error of the shutdown is not the outcome of its key."""
     async with process(shop, era) as first:
@@ -216,7 +204,7 @@ async def test_a_call_that_a_shutdown_interrupts_and_that_must_not_run_again_has
     assert shop.done == ["pay"]
 
 
-async def test_a_task_is_created_once(shop: Shop, autojump_clock: MockClock) -> None:
+async def test_a_task_is_created_once(shop: Shop) -> None:
     made: list[str] = []
     first = None
     for _ in range(2):
@@ -227,7 +215,7 @@ async def test_a_task_is_created_once(shop: Shop, autojump_clock: MockClock) -> 
     assert made[0] == made[1]
 
 
-async def test_a_task_of_a_session_is_not_given_to_another_session(shop: Shop, autojump_clock: MockClock) -> None:
+async def test_a_task_of_a_session_is_not_given_to_another_session(shop: Shop) -> None:
     """It could not ask for it: what became of the call is unknown to it."""
     params = {"name": "report", "arguments": {}, "task": {}}
     async with process(shop, Legacy) as first:
@@ -369,9 +357,7 @@ async def test_nothing_runs_if_all_go_while_the_key_is_recorded_and_a_repeat_run
         assert await only.text_of("pay") == "paid 1"
 
 
-async def test_all_that_wait_hear_that_the_key_cannot_be_recorded(
-    shop: Shop, era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_all_that_wait_hear_that_the_key_cannot_be_recorded(shop: Shop, era: type[Legacy]) -> None:
     async with process(shop, era) as only:
         await held(only, "pay")
         other = await repeated(only, "pay", era)
@@ -397,7 +383,7 @@ async def test_a_repeat_waits_while_the_outcome_is_being_stored(shop: Shop, era:
     assert shop.done == ["pay"]
 
 
-async def test_a_repeat_waits_while_its_task_is_created(shop: Shop, autojump_clock: MockClock) -> None:
+async def test_a_repeat_waits_while_its_task_is_created(shop: Shop) -> None:
     async with process(shop, Modern, takes_tasks=True) as only:
         go_on = hold_after_claim(only)
         await only.call("report")
@@ -415,9 +401,7 @@ async def test_a_repeat_waits_while_its_task_is_created(shop: Shop, autojump_clo
     assert shop.done == ["report"]
 
 
-async def test_a_task_that_all_have_left_while_it_was_created_is_that_of_the_next_request(
-    shop: Shop, autojump_clock: MockClock
-) -> None:
+async def test_a_task_that_all_have_left_while_it_was_created_is_that_of_the_next_request(shop: Shop) -> None:
     async with process(shop, Modern, takes_tasks=True) as only:
         go_on = hold_after_claim(only)
         await only.call("report")

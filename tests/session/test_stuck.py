@@ -13,7 +13,7 @@ import pytest
 import trio
 from naming import naming, unnamed
 from talk import Legacy, Talk, accept, offering, play, session_with, talk_to
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
 from trio_mcp import CancelReason, Context, Disconnected, RequestTimeout, Server, ServiceOptions
@@ -37,7 +37,7 @@ async def deafly() -> None:
 # sessions and replies
 
 
-async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legacy], autojump_clock: MockClock) -> None:
+async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legacy]) -> None:
     async def deaf() -> None:
         await deafly()
 
@@ -49,7 +49,7 @@ async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legac
             await player.talk.session.requests.wait_none_left()
 
 
-async def test_every_task_that_waits_for_the_end_of_the_calls_is_woken(autojump_clock: MockClock) -> None:
+async def test_every_task_that_waits_for_the_end_of_the_calls_is_woken() -> None:
     async def naps() -> str:
         await trio.sleep(1)
         return "rested"
@@ -63,7 +63,7 @@ async def test_every_task_that_waits_for_the_end_of_the_calls_is_woken(autojump_
                     nursery.start_soon(talk.service.drain, 1000)
 
 
-async def test_a_stuck_prompt_is_a_busy_error_that_names_its_limit(autojump_clock: MockClock) -> None:
+async def test_a_stuck_prompt_is_a_busy_error_that_names_its_limit() -> None:
     server = made()
 
     @server.prompt(timeout=1)
@@ -76,7 +76,7 @@ async def test_a_stuck_prompt_is_a_busy_error_that_names_its_limit(autojump_cloc
     assert error == {"code": SERVER_BUSY, "message": "slow did not finish within 1 seconds, its timeout."}
 
 
-async def test_the_same_leg_sent_again_gets_the_answer_of_the_first(autojump_clock: MockClock) -> None:
+async def test_the_same_leg_sent_again_gets_the_answer_of_the_first() -> None:
     """The outcome of a stuck call is kept as any other, and what it returns in the end changes nothing."""
     server = made()
 
@@ -96,9 +96,7 @@ async def test_the_same_leg_sent_again_gets_the_answer_of_the_first(autojump_clo
         assert await talk.failure(asked.retry(1)) == failure
 
 
-async def test_a_call_whose_time_was_up_while_it_was_parked_reports_it_when_it_has_cleaned_up(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_call_whose_time_was_up_while_it_was_parked_reports_it_when_it_has_cleaned_up() -> None:
     server = made()
 
     @server.tool(timeout=1)
@@ -124,9 +122,7 @@ async def test_a_call_whose_time_was_up_while_it_was_parked_reports_it_when_it_h
 # what a stuck call can still do
 
 
-async def test_nothing_that_a_stuck_call_says_or_asks_reaches_anybody(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_nothing_that_a_stuck_call_says_or_asks_reaches_anybody(era: type[Legacy]) -> None:
     server = made()
     failures: list[str] = []
 
@@ -152,9 +148,7 @@ async def test_nothing_that_a_stuck_call_says_or_asks_reaches_anybody(
         assert player.talk.service.statistics().is_idle
 
 
-async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_withdrawn(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_withdrawn() -> None:
     """The client gets the withdrawal before the answer to the call: no message about a call follows its answer."""
     server = made()
 
@@ -177,7 +171,7 @@ async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_w
 # which deadline
 
 
-async def test_the_servers_maximum_is_for_prompts_and_resources_too(autojump_clock: MockClock) -> None:
+async def test_the_servers_maximum_is_for_prompts_and_resources_too() -> None:
     server = made(max_seconds=3)
 
     @server.resource("slow://one")
@@ -204,6 +198,7 @@ def test_invalid_times_are_rejected_where_they_are_written(wrong: dict[str, floa
 # threads
 
 
+@pytest.mark.trio  # in real time
 async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_goes_on(era: type[Legacy]) -> None:
     """What `trio.from_thread` runs for a thread that may be abandoned is no part of the call's own task."""
     heard: list[str] = []
@@ -234,6 +229,7 @@ async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_
 # the loop
 
 
+@pytest.mark.trio  # in real time
 async def test_a_tool_that_blocks_the_loop_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     logged = threading.Event()
 
@@ -258,9 +254,7 @@ async def test_a_tool_that_blocks_the_loop_is_logged_and_counted(caplog: pytest.
 # a server that calls itself
 
 
-async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_all_come_back(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_all_come_back() -> None:
     """On one service, whose actors are capped; no call waits for another's place (reliability 82)."""
     deepest: list[int] = []
     services: list[Service] = []
@@ -284,9 +278,7 @@ async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_a
 # statistics
 
 
-async def test_statistics_count_what_there_is_now_and_are_zero_afterwards(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_statistics_count_what_there_is_now_and_are_zero_afterwards(era: type[Legacy]) -> None:
     async def asks(ctx: Context) -> str:
         await ctx.branch_all(*[lambda child: child.elicit("How many?", int)] * 3)
         return "done"
@@ -308,7 +300,7 @@ async def test_statistics_count_what_there_is_now_and_are_zero_afterwards(
         assert service.statistics().is_idle
 
 
-async def test_undelivered_replies_are_counted_by_kind(autojump_clock: MockClock) -> None:
+async def test_undelivered_replies_are_counted_by_kind() -> None:
     async def asks(ctx: Context) -> str:
         with suppress(RequestTimeout):
             await ctx.elicit("How many?", int, timeout=1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 from talk import Json, Talk, session_with, talk_to
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Server, ServiceOptions
 from trio_mcp.base.shared_limits import SUBSCRIPTIONS
@@ -226,7 +226,7 @@ async def test_a_modern_client_cannot_subscribe_the_old_way_nor_an_old_one_liste
     assert error["code"] == -32601
 
 
-async def test_a_stream_that_is_not_read_does_not_hold_up_the_end(server: Server, autojump_clock: MockClock) -> None:
+async def test_a_stream_that_is_not_read_does_not_hold_up_the_end(server: Server) -> None:
     async with server.open_service() as service:
         unread = subscriptions.Subscriber([], limit=0, on_change=lambda: None)
         with service.subscriptions.open_stream(unread), trio.fail_after(1):
@@ -237,7 +237,7 @@ async def runs_on(_actor: Actor) -> None:
     await trio.sleep_forever()
 
 
-async def test_the_streams_have_their_time_within_that_of_the_calls(server: Server, autojump_clock: MockClock) -> None:
+async def test_the_streams_have_their_time_within_that_of_the_calls(server: Server) -> None:
     async with server.open_service() as service:
         unread = subscriptions.Subscriber([], limit=0, on_change=lambda: None)
         service.supervisor.start(runs_on, lambda _actor, _outcome: None)

@@ -115,7 +115,7 @@ async def test_what_a_step_has_done_when_its_task_was_taken_over_is_not_done_aga
     assert (work.charged, work.shipped, work.runs) == (0, 1, 1)
 
 
-async def test_the_status_that_a_task_sets_meanwhile_is_no_take_over(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_status_that_a_task_sets_meanwhile_is_no_take_over() -> None:
     """Both change the record and the log, and each of them names the version of the record."""
 
     class Busy(Order):

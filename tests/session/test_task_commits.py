@@ -256,9 +256,7 @@ async def test_a_process_that_has_lost_a_task_ends_its_work_and_leaves_the_store
         assert (await task.get())["statusMessage"] == "elsewhere"
 
 
-async def test_a_task_whose_time_is_over_is_dropped_in_silence(
-    disk: Disk, caplog: pytest.LogCaptureFixture, autojump_clock: object
-) -> None:
+async def test_a_task_whose_time_is_over_is_dropped_in_silence(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
     """No other process has it."""
     process = Process(disk, Stages())
     async with process.task(LegacyTask) as task:
@@ -327,9 +325,7 @@ async def test_an_outcome_that_the_store_did_not_take_is_written_once_more_at_th
     assert (record_of(disk, task.id).outcome.result is None) is cancelled
 
 
-async def test_a_server_ends_although_the_store_never_takes_an_outcome(
-    task_era: type[LegacyTask], disk: Disk, autojump_clock: object
-) -> None:
+async def test_a_server_ends_although_the_store_never_takes_an_outcome(task_era: type[LegacyTask], disk: Disk) -> None:
     async with begun(task_era, disk, Stages(), graceful=True) as (store, task):
         store.failing = True
         task.about("tasks/cancel")

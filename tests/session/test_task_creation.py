@@ -102,7 +102,7 @@ async def test_the_caller_gets_no_detail_of_a_failing_store_and_the_log_names_it
 
 @pytest.mark.parametrize("goes", [Talk.cancel, lambda talk, sent: talk.session.disconnect(talk.listeners[sent])])
 async def test_a_create_that_is_withdrawn_while_it_is_stored_is_taken_back(
-    task_era: type[LegacyTask], goes: Callable[[Talk, RequestId], object], autojump_clock: object
+    task_era: type[LegacyTask], goes: Callable[[Talk, RequestId], object]
 ) -> None:
     place = Place()
     after_creation(place.store, trio.sleep_forever)

@@ -96,9 +96,7 @@ async def test_a_question_without_an_answer_is_sent_once(mock_clock: MockClock) 
     [ServiceOptions(outbox=4), ServiceOptions(tasks=TaskOptions(waiting_per_owner=4))],
     ids=["the channel is full", "as many questions wait as may"],
 )
-async def test_the_questions_of_many_tasks_are_asked_when_there_is_room_for_them(
-    options: ServiceOptions, autojump_clock: MockClock
-) -> None:
+async def test_the_questions_of_many_tasks_are_asked_when_there_is_room_for_them(options: ServiceOptions) -> None:
     server = Server("tester", version="1", options=options)
     server.tool(task=True)(confirm)
     async with talk_to(server) as talk:

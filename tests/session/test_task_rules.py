@@ -12,7 +12,7 @@ from naming import naming
 from peer import EVERYTHING
 from talk import Talk, talk_to
 from task_talk import DECLARES, TASK_ERAS, LegacyTask, ModernTask
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
 from trio_mcp import Context, Server, TaskOptions, ToolError
@@ -491,9 +491,7 @@ async def test_no_progress_and_no_log_reaches_the_client_of_a_modern_task() -> N
 # time, limits and owners
 
 
-async def test_clean_up_that_takes_longer_than_the_ttl_keeps_no_task(
-    task_era: type[LegacyTask], autojump_clock: MockClock
-) -> None:
+async def test_clean_up_that_takes_longer_than_the_ttl_keeps_no_task(task_era: type[LegacyTask]) -> None:
     class Slow(Work):
         async def wait(self, ctx: Context) -> str:
             try:
@@ -516,9 +514,7 @@ async def test_clean_up_that_takes_longer_than_the_ttl_keeps_no_task(
         assert len(task.talk.service.tasks) == 0
 
 
-async def test_the_end_of_the_ttl_ends_a_task_that_waits_for_its_user(
-    task_era: type[LegacyTask], autojump_clock: MockClock
-) -> None:
+async def test_the_end_of_the_ttl_ends_a_task_that_waits_for_its_user(task_era: type[LegacyTask]) -> None:
     async with task_in(task_era, Work(), tasks=TaskOptions(ttl=60)) as task:
         await task.start("ask")
         await trio.sleep(59)
@@ -546,9 +542,7 @@ async def test_answers_draw_from_the_memory_budget(task_era: type[LegacyTask]) -
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel", "tasks/update"])
-async def test_every_request_about_an_unknown_foreign_or_expired_task_gets_one_answer(
-    method: str, autojump_clock: MockClock
-) -> None:
+async def test_every_request_about_an_unknown_foreign_or_expired_task_gets_one_answer(method: str) -> None:
     era = LegacyTask if method == "tasks/result" else ModernTask
     more = {"inputResponses": {}} if method == "tasks/update" else {}
     async with task_in(era, Work(), principal="alice", tasks=TaskOptions(ttl=60)) as task:

@@ -11,7 +11,7 @@ from crashing_store import CrashingStore, Disk, plain_text
 from talk import talk_to
 from task_process import KEYS, Process, Work, left, record_of
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
 from trio_mcp import Context
@@ -80,7 +80,7 @@ async def test_a_task_that_must_not_run_again_has_failed_with_the_cause(task_era
     assert work.runs == 1
 
 
-async def test_a_step_that_may_have_run_ends_the_task(task_era: type[LegacyTask], autojump_clock: MockClock) -> None:
+async def test_a_step_that_may_have_run_ends_the_task(task_era: type[LegacyTask]) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
     work.charge = process.store.crash  # type: ignore[assignment]
@@ -93,7 +93,7 @@ async def test_a_step_that_may_have_run_ends_the_task(task_era: type[LegacyTask]
 
 
 @pytest.mark.parametrize("fails", ["list", "claim", "late claim", "log"])
-async def test_a_store_that_fails_at_the_start_is_tried_again(fails: str, autojump_clock: MockClock) -> None:
+async def test_a_store_that_fails_at_the_start_is_tried_again(fails: str) -> None:
     disk, work = Disk(), Work()
     task = await left(disk, work)
     process = Process(disk, work)
@@ -108,9 +108,7 @@ async def test_a_store_that_fails_at_the_start_is_tried_again(fails: str, autoju
 
 
 @pytest.mark.parametrize("fails", ["claim", "late claim"])
-async def test_a_cancel_that_comes_before_the_task_is_taken_over_is_answered_when_it_is(
-    fails: str, autojump_clock: MockClock
-) -> None:
+async def test_a_cancel_that_comes_before_the_task_is_taken_over_is_answered_when_it_is(fails: str) -> None:
     disk, work = Disk(), Work()
     task = await left(disk, work)
     process = Process(disk, work)
@@ -125,9 +123,7 @@ async def test_a_cancel_that_comes_before_the_task_is_taken_over_is_answered_whe
     assert (work.charged, work.runs) == (1, 2)
 
 
-async def test_a_question_is_answered_between_the_end_of_a_process_and_the_take_over_of_its_task(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_question_is_answered_between_the_end_of_a_process_and_the_take_over_of_its_task() -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
     async with process.task(ModernTask, graceful=True) as task:
@@ -375,9 +371,7 @@ async def test_an_answer_that_comes_before_its_question_is_asked_again_waits_for
         assert (await again.result())["content"][0]["text"] == "1 accept accept"
 
 
-async def test_an_answer_to_what_is_never_asked_again_is_refused_after_a_time_and_ignored_once_the_task_waits(
-    autojump_clock: MockClock,
-) -> None:
+async def test_an_answer_to_what_is_never_asked_again_is_refused_after_a_time_and_ignored_once_the_task_waits() -> None:
     disk, work = Disk(), Work()
     task = await left(disk, work)
     work.may_ask = trio.Event()

@@ -14,7 +14,7 @@ from shared_disk import Shop, yes
 from talk import accept, talk_to
 from task_process import KEYS, Process, Work
 from task_talk import LegacyTask, ModernTask
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 from wire_terms import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY
 
 from trio_mcp import Context, Server
@@ -30,7 +30,7 @@ from trio_mcp.types import RequestId
 # tasks of a process that ends
 
 
-async def test_while_all_processes_live_none_reads_the_tasks_again(autojump_clock: MockClock) -> None:
+async def test_while_all_processes_live_none_reads_the_tasks_again() -> None:
     disk, work = Disk(), Work()
     first, second = Process(disk, work), Process(disk, work)
     listed: list[str] = []
@@ -48,9 +48,7 @@ async def test_while_all_processes_live_none_reads_the_tasks_again(autojump_cloc
     assert set(listed) == {"node"}
 
 
-async def test_the_tasks_of_a_process_that_was_taken_for_dead_are_taken_over_again_when_it_ends(
-    autojump_clock: MockClock,
-) -> None:
+async def test_the_tasks_of_a_process_that_was_taken_for_dead_are_taken_over_again_when_it_ends() -> None:
     disk, work = Disk(), Work()
     first, second = Process(disk, work), Process(disk, work)
     async with first.task(ModernTask) as task, second.task(ModernTask) as elsewhere:
@@ -107,7 +105,7 @@ async def test_a_process_without_the_tool_of_a_task_shows_it_and_takes_its_answe
         assert (await elsewhere.result())["content"][0]["text"] == "1 accept accept"
 
 
-async def test_a_task_that_is_left_to_a_process_without_its_tool_fails_and_says_so(autojump_clock: MockClock) -> None:
+async def test_a_task_that_is_left_to_a_process_without_its_tool_fails_and_says_so() -> None:
     disk, work = Disk(), Work()
     first, (_, server) = Process(disk, work), other_tools(disk)
     async with first.task(ModernTask) as task, talk_to(server, principal="alice") as talk:
@@ -160,9 +158,7 @@ async def asked(task: LegacyTask) -> Any:
             return message
 
 
-async def test_the_result_of_a_task_is_waited_for_at_another_process_which_asks_its_questions(
-    autojump_clock: MockClock,
-) -> None:
+async def test_the_result_of_a_task_is_waited_for_at_another_process_which_asks_its_questions() -> None:
     work = Work()
     async with legacy_pair(work) as (_, _, task, elsewhere):
         result = elsewhere.about("tasks/result")
@@ -176,9 +172,7 @@ async def test_the_result_of_a_task_is_waited_for_at_another_process_which_asks_
     assert work.runs == 1
 
 
-async def test_a_question_that_is_answered_where_the_task_runs_is_withdrawn_elsewhere(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_question_that_is_answered_where_the_task_runs_is_withdrawn_elsewhere() -> None:
     async with legacy_pair(Work()) as (_, _, task, elsewhere):
         result = elsewhere.about("tasks/result")
         question = await asked(elsewhere)
@@ -190,9 +184,7 @@ async def test_a_question_that_is_answered_where_the_task_runs_is_withdrawn_else
         assert (await elsewhere.reply(result))["result"]["content"][0]["text"] == "1 accept accept"
 
 
-async def test_the_error_of_a_client_at_another_process_is_raised_where_the_task_runs(
-    autojump_clock: MockClock,
-) -> None:
+async def test_the_error_of_a_client_at_another_process_is_raised_where_the_task_runs() -> None:
     async with legacy_pair(Work()) as (_, _, _, elsewhere):
         result = elsewhere.about("tasks/result")
         question = await asked(elsewhere)
@@ -202,7 +194,7 @@ async def test_the_error_of_a_client_at_another_process_is_raised_where_the_task
         assert "not today" in outcome["content"][0]["text"]
 
 
-async def test_a_request_for_the_result_goes_on_where_the_task_is_taken_over(autojump_clock: MockClock) -> None:
+async def test_a_request_for_the_result_goes_on_where_the_task_is_taken_over() -> None:
     work = Work()
     async with legacy_pair(work) as (store, _, _, elsewhere):
         result = elsewhere.about("tasks/result")
@@ -215,9 +207,7 @@ async def test_a_request_for_the_result_goes_on_where_the_task_is_taken_over(aut
     assert (work.charged, work.runs) == (1, 2)
 
 
-async def test_a_store_that_fails_for_a_while_is_waited_for_by_a_request_for_the_result(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_store_that_fails_for_a_while_is_waited_for_by_a_request_for_the_result() -> None:
     async with legacy_pair(Work()) as (_, store, _, elsewhere):
         result = elsewhere.about("tasks/result")
         question = await asked(elsewhere)
@@ -229,9 +219,7 @@ async def test_a_store_that_fails_for_a_while_is_waited_for_by_a_request_for_the
         assert (await elsewhere.reply(result))["result"]["content"][0]["text"] == "1 accept accept"
 
 
-async def test_an_answer_that_cannot_be_sent_on_is_asked_for_again_by_the_next_request_for_the_result(
-    autojump_clock: MockClock,
-) -> None:
+async def test_an_answer_that_cannot_be_sent_on_is_asked_for_again_by_the_next_request_for_the_result() -> None:
     async with legacy_pair(Work()) as (_, store, _, elsewhere):
         result = elsewhere.about("tasks/result")
         question = await asked(elsewhere)
@@ -272,9 +260,7 @@ async def test_a_parked_call_is_not_lost_at_another_process_while_its_own_one_li
     assert form.done == ["asked"]
 
 
-async def test_a_client_that_never_reaches_the_process_of_its_call_gets_an_error_after_a_while(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_client_that_never_reaches_the_process_of_its_call_gets_an_error_after_a_while() -> None:
     form = Form()
     async with form.process() as (_, first), form.process() as (_, second):
         asked = await first.round(first.leg("order"))
@@ -288,7 +274,7 @@ async def test_a_client_that_never_reaches_the_process_of_its_call_gets_an_error
         assert await first.text(yes(asked, first)) == "accept"
 
 
-async def test_a_client_that_comes_back_much_later_is_asked_to_try_again(autojump_clock: MockClock) -> None:
+async def test_a_client_that_comes_back_much_later_is_asked_to_try_again() -> None:
     form = Form()
     async with form.process() as (_, first), form.process() as (_, second):
         asked = await first.round(first.leg("order"))
@@ -422,9 +408,7 @@ async def key_of(task: LegacyTask) -> str:
 
 
 @pytest.mark.parametrize("resume", ["replay", "parked"])
-async def test_a_task_is_shown_with_its_questions_and_answered_at_another_process(
-    resume: str, autojump_clock: MockClock
-) -> None:
+async def test_a_task_is_shown_with_its_questions_and_answered_at_another_process(resume: str) -> None:
     work = Work()
     async with asked_at(work, resume=resume) as (first, task, (elsewhere,)):
         assert (await elsewhere.get())["inputRequests"] == (await task.get())["inputRequests"]
@@ -453,7 +437,7 @@ async def test_a_question_is_shown_when_the_store_has_it() -> None:
         assert [(await each.get())["status"] for each in (task, elsewhere)] == ["input_required"] * 2
 
 
-async def test_a_task_is_cancelled_at_another_process(task_era: type[LegacyTask], autojump_clock: MockClock) -> None:
+async def test_a_task_is_cancelled_at_another_process(task_era: type[LegacyTask]) -> None:
     work = Work()
     async with asked_at(work) as (first, task, _), Process(first.store.disk, work).task(task_era, task.id) as elsewhere:
         assert (await elsewhere.reply(elsewhere.about("tasks/cancel")))["result"]
@@ -461,7 +445,7 @@ async def test_a_task_is_cancelled_at_another_process(task_era: type[LegacyTask]
     assert letters(first) == []
 
 
-async def test_a_cancel_that_nothing_carries_out_is_refused_after_a_while(autojump_clock: MockClock) -> None:
+async def test_a_cancel_that_nothing_carries_out_is_refused_after_a_while() -> None:
     async with asked_at(Work()) as (first, _, (elsewhere,)):
         first.store.hang = trio.Event()
         assert (await elsewhere.reply(elsewhere.about("tasks/cancel")))["error"]["code"] == SERVER_BUSY
@@ -470,7 +454,7 @@ async def test_a_cancel_that_nothing_carries_out_is_refused_after_a_while(autoju
         assert await elsewhere.status() == "cancelled"
 
 
-async def test_an_answer_is_taken_by_the_process_that_takes_the_task_over(autojump_clock: MockClock) -> None:
+async def test_an_answer_is_taken_by_the_process_that_takes_the_task_over() -> None:
     work = Work()
     async with asked_at(work, 2) as (first, _, (second, third)):
         first.store.hang = trio.Event()
@@ -485,7 +469,7 @@ async def test_an_answer_is_taken_by_the_process_that_takes_the_task_over(autoju
     assert letters(first) == []
 
 
-async def test_an_answer_is_recorded_in_the_write_that_removes_its_letter(autojump_clock: MockClock) -> None:
+async def test_an_answer_is_recorded_in_the_write_that_removes_its_letter() -> None:
     async with asked_at(Work()) as (first, _, (elsewhere,)):
         await elsewhere.answer(True)
         (taken,) = [
@@ -496,7 +480,7 @@ async def test_an_answer_is_recorded_in_the_write_that_removes_its_letter(autoju
         assert any(isinstance(change, Append) for change in taken)
 
 
-async def test_of_two_answers_that_are_sent_to_other_processes_the_first_counts(autojump_clock: MockClock) -> None:
+async def test_of_two_answers_that_are_sent_to_other_processes_the_first_counts() -> None:
     async with asked_at(Said(), 2) as (first, task, (second, third)):
         key = await key_of(task)
         requests = [(second, update(second, key, "first"))]
@@ -515,7 +499,7 @@ class Said(Work):
         return await ctx.elicit.strict("What?", str)
 
 
-async def test_an_answer_that_is_malformed_is_rejected_where_it_comes_to(autojump_clock: MockClock) -> None:
+async def test_an_answer_that_is_malformed_is_rejected_where_it_comes_to() -> None:
     async with asked_at(Work()) as (first, _, (elsewhere,)):
         key = await key_of(elsewhere)
         request = elsewhere.request("tasks/update", taskId=elsewhere.id, inputResponses={key: {"action": 1}})
@@ -538,7 +522,7 @@ async def test_a_stranger_writes_no_letter() -> None:
         assert letters(first) == []
 
 
-async def test_a_letter_that_cannot_be_read_keeps_no_other_from_being_taken(autojump_clock: MockClock) -> None:
+async def test_a_letter_that_cannot_be_read_keeps_no_other_from_being_taken() -> None:
     async with asked_at(Work()) as (first, task, (elsewhere,)):
         key = storage_key(task.id)
         assert key is not None
@@ -561,7 +545,7 @@ class Unsayable(Work):
         return (await ctx.sample("Hello", metadata={"value": float("nan")})).text
 
 
-async def test_what_a_task_says_and_json_cannot_ends_no_server(autojump_clock: MockClock) -> None:
+async def test_what_a_task_says_and_json_cannot_ends_no_server() -> None:
     async with asked_at(Unsayable()) as (_, task, (elsewhere,)):
         seen = await elsewhere.get()
         (question,) = seen["inputRequests"].values()

@@ -1,0 +1,16 @@
+"""The tests of actors that need no threads run in virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from virtual_time import run_in_virtual_time
+
+HERE = Path(__file__).parent
+REAL = ("test_threads.py", "test_watchdog.py")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-trio puts its own marker on every coroutine
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    run_in_virtual_time(item for item in items if item.path.parent == HERE and item.path.name not in REAL)
