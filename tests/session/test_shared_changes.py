@@ -66,22 +66,20 @@ def buy() -> str:
     return "bought"
 
 
-async def test_a_change_of_a_list_reaches_the_subscribers_of_the_other_process() -> None:
-    async with pair(NoticingDisk()) as (first, second):
-        await second.listen(toolsListChanged=True)
-        first.server.tool(buy)
+@pytest.mark.parametrize("is_legacy", [False, True], ids=["modern", "legacy"])
+@pytest.mark.parametrize("where", [0, 1], ids=["of its own process", "of the other process"])
+async def test_a_change_of_a_list_reaches_each_subscriber_once(where: int, is_legacy: bool) -> None:
+    async with pair(NoticingDisk()) as processes:
+        subscriber = processes[where]
+        if is_legacy:
+            await subscriber.talk.initialize(capabilities=EVERYTHING)
+            await wait_all_tasks_blocked()
+            subscriber.news()
+        else:
+            await subscriber.listen(toolsListChanged=True)
+        processes[0].server.tool(buy)
         await wait_all_tasks_blocked()
-        assert second.news() == ["notifications/tools/list_changed"]
-
-
-async def test_it_reaches_a_legacy_session_of_the_other_process() -> None:
-    async with pair(NoticingDisk()) as (first, second):
-        await second.talk.initialize(capabilities=EVERYTHING)
-        await wait_all_tasks_blocked()
-        second.news()
-        first.server.tool(buy)
-        await wait_all_tasks_blocked()
-        assert second.news() == ["notifications/tools/list_changed"]
+        assert subscriber.news() == ["notifications/tools/list_changed"]
 
 
 async def test_an_update_of_a_resource_reaches_the_subscribers_of_the_other_process_alone() -> None:
@@ -93,14 +91,6 @@ async def test_an_update_of_a_resource_reaches_the_subscribers_of_the_other_proc
         first.server.resource_updated(PAGE)
         await wait_all_tasks_blocked()
         assert second.news() == ["notifications/resources/updated"]
-
-
-async def test_a_subscriber_hears_once_of_a_change_in_its_own_process() -> None:
-    async with pair(NoticingDisk()) as (first, _):
-        await first.listen(toolsListChanged=True)
-        first.server.tool(buy)
-        await wait_all_tasks_blocked()
-        assert first.news() == ["notifications/tools/list_changed"]
 
 
 async def test_the_news_of_a_task_reach_the_subscribers_of_the_other_process() -> None:
