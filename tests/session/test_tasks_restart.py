@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
-from trio_mcp import Context
+from trio_mcp import Context, TaskOptions
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session import Peer
@@ -97,6 +98,7 @@ async def test_a_store_that_fails_at_the_start_is_tried_again(fails: str) -> Non
     disk, work = Disk(), Work()
     task = await left(disk, work)
     process = Process(disk, work)
+    process.server.options = replace(process.server.options, tasks=TaskOptions(open_per_owner=1))
     fail_once(process.store, fails)
     async with process.task(ModernTask, task.id) as again:
         await trio.sleep(10)
@@ -104,6 +106,8 @@ async def test_a_store_that_fails_at_the_start_is_tried_again(fails: str) -> Non
         await again.answer(True)
         await again.answer(True)
         assert (await again.result())["content"][0]["text"] == "1 accept accept"
+        # An attempt that failed is not counted as an open task.
+        assert (await again.start("quick"))["status"]
     assert (work.charged, work.runs) == (1, 2)
 
 
