@@ -65,6 +65,7 @@ def plain(request: HttpRequest) -> HttpResponse:
         (lambda: HttpOptions(path="mcp"), ValueError, "is no path"),
         (lambda: HttpOptions(health_path="health"), ValueError, "is no path"),
         (lambda: HttpOptions(health_path="/mcp"), ValueError, "/mcp is the path of MCP"),
+        (lambda: HttpOptions(sse_path="/sse", health_path="/message"), ValueError, "/message is the path of MCP"),
         (lambda: HttpOptions(ready_path="/health"), ValueError, "health_path"),
         (lambda: HttpOptions(root_path="api"), ValueError, "is no path"),
         (lambda: HttpOptions(allowed_hosts=["https://x"]), ValueError, "allowed_hosts"),
