@@ -440,22 +440,18 @@ async def test_a_session_of_a_living_process_is_not_taken(shop: Shop) -> None:
         assert (await first.peer.post(legacy_call("missing"), shop.headers)).status == 200
 
 
-async def test_a_request_waits_until_the_lease_of_the_process_that_had_its_session_has_lapsed(
-    disk: Disk, shop: Shop
-) -> None:
+async def test_a_request_waits_until_the_lease_of_the_process_that_had_its_session_has_lapsed(shop: Shop) -> None:
     async with shop.opened() as first:
         killed = first.peer.app.service.calls.node
-    disk.alive.add(killed)
+    shop.disk.alive.add(killed)
     async with shop.process() as second:
         requests = [second.peer.start(request("ping", number), shop.headers) for number in (3, 4)]
         await trio.sleep(1.5)
-        disk.alive.discard(killed)
+        shop.disk.alive.discard(killed)
         assert [(await each.end()).status for each in requests] == [200, 200]
 
 
-async def test_a_session_that_cannot_be_restored_takes_no_memory_and_may_be_asked_for_again(
-    disk: Disk, shop: Shop
-) -> None:
+async def test_a_session_that_cannot_be_restored_takes_no_memory_and_may_be_asked_for_again(shop: Shop) -> None:
     async with shop.opened() as first:
         call, question = await first.asked("order")
     async with shop.process() as second:
@@ -478,12 +474,10 @@ async def test_a_session_that_cannot_be_restored_takes_no_memory_and_may_be_aske
         await second.resume(call).end()
 
 
-async def test_a_session_that_cannot_be_read_is_unknown(
-    disk: Disk, shop: Shop, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_session_that_cannot_be_read_is_unknown(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     await shop.open()
-    ((key, record),) = disk.records.items()
-    disk.records[key] = record._replace(value=b"{}")
+    ((key, record),) = shop.disk.records.items()
+    shop.disk.records[key] = record._replace(value=b"{}")
     async with shop.process() as second:
         assert (await second.peer.post(legacy_call("two"), shop.headers)).status == 404
     assert "session cannot be read" in caplog.text
@@ -635,9 +629,7 @@ async def test_a_client_that_waits_at_a_process_that_lost_its_session_goes_on_at
 
 
 @pytest.mark.parametrize("restored", [False, True], ids=["opened here", "taken over before"])
-async def test_a_process_that_lost_its_session_runs_no_further_step_of_it(
-    disk: Disk, shop: Shop, restored: bool
-) -> None:
+async def test_a_process_that_lost_its_session_runs_no_further_step_of_it(shop: Shop, restored: bool) -> None:
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(shop.process())
         shop.headers = await first.peer.open_session()
@@ -648,7 +640,7 @@ async def test_a_process_that_lost_its_session_runs_no_further_step_of_it(
             first = await stack.enter_async_context(shop.process())
             call = first.resume(last)
             await trio.sleep(1)
-        disk.alive.clear()
+        shop.disk.alive.clear()
         second = await stack.enter_async_context(shop.process())
         rest = second.resume(last)
         await trio.sleep(1)
@@ -848,15 +840,13 @@ async def test_the_record_of_an_answered_call_is_removed_when_the_store_works_ag
         assert shop.kept == ["session"]
 
 
-async def test_a_session_that_was_deleted_while_the_store_failed_is_removed_when_it_works_again(
-    disk: Disk, shop: Shop
-) -> None:
+async def test_a_session_that_was_deleted_while_the_store_failed_is_removed_when_it_works_again(shop: Shop) -> None:
     async with shop.opened() as first:
         first.store.failing = True
         await first.delete()
         first.store.failing = False
         await trio.sleep(60)
-        assert disk.records == {}
+        assert shop.disk.records == {}
 
 
 async def test_an_answered_call_does_not_run_again_if_the_log_in_another_store_has_lost_its_beginning(
