@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import trio
-from scripted import OFFERS, Json, Pending, Start, client_over, discovered, initialized
+from scripted import OFFERS, Json, Pending, Start, client_over, discovered, initialized, said
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import MODERN
 
@@ -162,6 +162,12 @@ class HttpWire:
         """Answer the next request of this method with this result."""
         exchange = await self.post(method)
         exchange.result(result)
+        return exchange
+
+    async def finish(self, call: Pending, text: str = "booked") -> Exchange:
+        """Answer the next call of a tool with this text, which is the result of the call."""
+        exchange = await self.reply("tools/call", said(text))
+        assert (await call.result()).text == text
         return exchange
 
     async def handshake(self, session: str | None = "S1", capabilities: Json = OFFERS) -> None:

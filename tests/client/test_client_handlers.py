@@ -21,7 +21,6 @@ from scripted import (
     calling,
     conversation,
     interim,
-    said,
 )
 from scripted_http import event, in_session
 from trio.testing import wait_all_tasks_blocked
@@ -106,8 +105,7 @@ async def test_a_handler_of_a_session_that_was_lost_is_cancelled() -> None:
         call = start(client.call_tool, "book")
         await wire.lose()
         assert thinks.cancelled
-        await wire.reply("tools/call", said("booked"))
-        await call.result()
+        await wire.finish(call)
         wire.nothing()  # no answer to the question either
         asking_post.end()
         await slow.fails(Disconnected)

@@ -80,8 +80,7 @@ async def test_the_rest_of_a_stream_is_asked_for_in_the_session_it_began_in() ->
         call = start(client.call_tool, "book")
         await wire.lose()
         await wire.reply("resources/subscribe", {})
-        await wire.reply("tools/call", said("booked"))
-        await call.result()
+        await wire.finish(call)
         get = await wire.next("GET")
         assert get.headers["mcp-session-id"] == "S1"
         get.answer(404)
@@ -145,8 +144,7 @@ async def test_calls_that_lose_their_session_together_fail_together_when_none_ca
         wire.nothing()
         call = start(client.call_tool, "book")  # tries again
         await wire.lose("S3")
-        await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"
+        await wire.finish(call)
 
 
 async def test_a_subscription_that_cannot_be_restored_does_not_take_the_others_along() -> None:
@@ -156,8 +154,7 @@ async def test_a_subscription_that_cannot_be_restored_does_not_take_the_others_a
         await wire.lose()
         (await wire.post("resources/subscribe")).answer(200, b"nonsense")
         await wire.reply("resources/subscribe", {})
-        await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"
+        await wire.finish(call)
         assert await listener.__anext__() == Change("updated", "a://b")
 
 
@@ -174,8 +171,7 @@ async def test_a_request_waits_for_a_session_that_is_open_and_slow_to_be_restore
         subscribing = await wire.post("resources/subscribe")
         await trio.sleep(20)
         subscribing.result({})
-        await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"
+        await wire.finish(call)
 
 
 async def test_a_subscriber_has_the_session_opened_again_that_a_request_has_found_lost() -> None:
@@ -199,8 +195,7 @@ async def test_subscriptions_that_cannot_be_restored_share_a_record(caplog: pyte
         await wire.lose()
         for _ in uris:
             (await wire.post("resources/subscribe")).answer(200, b"nonsense")
-        await wire.reply("tools/call", said("booked"))
-        await call.result()
+        await wire.finish(call)
         assert len([record for record in caplog.records if "announces" in record.getMessage()]) == 1
 
 
@@ -250,5 +245,4 @@ async def test_a_handshake_that_was_given_up_ends_with_the_next() -> None:
         call = start(client.call_tool, "book")
         await wire.lose()
         assert late.left.is_set()
-        await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"
+        await wire.finish(call)

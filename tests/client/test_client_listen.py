@@ -11,7 +11,7 @@ import pytest
 import trio
 from listening import acknowledged, begun, next_of, notify, subscribed, waiting
 from naming import naming
-from scripted import BOUND, Json, Start, Wire, as_legacy, as_modern, conversation, said
+from scripted import BOUND, Json, Start, Wire, as_legacy, as_modern, conversation
 from scripted_http import Exchange, HttpWire, event, http_conversation, in_session, modern_http
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import SUBSCRIPTION_ID
@@ -326,8 +326,7 @@ async def test_who_left_is_not_subscribed_again_though_the_server_never_answered
         await listener.__aexit__(None, None, None)  # the server is silent
         call = start(client.call_tool, "book")
         await wire.lose()
-        await wire.reply("tools/call", said("booked"))
-        await call.result()
+        await wire.finish(call)
 
 
 async def test_a_handler_of_changes_that_fails_ends_nothing() -> None:
@@ -339,8 +338,7 @@ async def test_a_handler_of_changes_that_fails_ends_nothing() -> None:
         await listener.__aenter__()
         call = start(client.call_tool, "book")
         await wire.lose()
-        await wire.reply("tools/call", said("booked"))
-        await call.result()
+        await wire.finish(call)
         assert await waiting(listener) == [Change("tools")]
 
 

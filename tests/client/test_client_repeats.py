@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import trio
 from naming import unnamed
-from scripted import OFFERS, Json, Start, as_legacy, as_modern, asking, conversation, discovered, list_tools, said
+from scripted import OFFERS, Json, Start, as_legacy, as_modern, asking, conversation, discovered, list_tools
 from scripted_http import Exchange, HttpWire, http_conversation
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY, IDEMPOTENCY_KEY, INTERNAL_ERROR, MODERN, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
@@ -60,8 +60,7 @@ async def test_each_call_has_a_separate_key_if_the_server_knows_keys(mode: str) 
         keys = []
         for _ in range(2):
             call = start(client.call_tool, "book")
-            request = await wire.reply("tools/call", said("booked"))
-            await call.result()
+            request = await wire.finish(call)
             keys.append(meta_of(request.message)[IDEMPOTENCY_KEY])
             assert REPEAT_OF not in meta_of(request.message)
         assert len(set(keys)) == 2
@@ -76,8 +75,7 @@ async def test_each_call_has_a_separate_key_if_the_server_knows_keys(mode: str) 
 async def test_a_call_has_one_key_or_none(mode: str, capabilities: Json, meta: Json, sent: str | None) -> None:
     async with http(mode, capabilities) as (client, wire, start):
         call = start(client.call_tool, "book", meta=meta)
-        request = await wire.reply("tools/call", said("booked"))
-        await call.result()
+        request = await wire.finish(call)
         assert (meta_of(request.message).get(IDEMPOTENCY_KEY), meta_of(request.message)["mine"]) == (sent, 1)
 
 
@@ -85,8 +83,7 @@ async def test_later_legs_have_the_members_of_the_caller_and_no_key() -> None:
     async with http("modern", on_elicit=lambda _: accept(seat="1A")) as (client, wire, start):
         call = start(client.call_tool, "book", meta={"mine": 1})
         first = await wire.reply("tools/call", asking("a", state="s"))
-        second = await wire.reply("tools/call", said("booked"))
-        await call.result()
+        second = await wire.finish(call)
         assert IDEMPOTENCY_KEY in meta_of(first.message)
         assert IDEMPOTENCY_KEY not in meta_of(second.message)
         assert meta_of(second.message)["mine"] == 1
@@ -97,8 +94,7 @@ async def test_a_call_whose_response_is_lost_is_repeated_with_its_key(mode: str,
     async with http(mode) as (client, wire, start):
         call = start(client.call_tool, "book", {"to": "Lisbon"}, meta={"mine": 1})
         first = lose(await wire.post(), proxy)
-        again = await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"
+        again = await wire.finish(call)
         assert meta_of(again.message)[IDEMPOTENCY_KEY] == meta_of(first)[IDEMPOTENCY_KEY]
         assert meta_of(again.message)[REPEAT_OF] == "one"
         assert meta_of(again.message)["mine"] == 1
@@ -126,8 +122,7 @@ async def test_a_tool_that_was_listed_as_harmless_is_called_again_by_any_server(
         await list_tools(client, wire, start, {"tools": [harmless], "ttlMs": 0, "cacheScope": "private"})
         call = start(client.call_tool, "book")
         lose(await wire.post())
-        await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"
+        await wire.finish(call)
         # What it was listed as last counts.
         del harmless["annotations"]
         await list_tools(client, wire, start, {"tools": [harmless], "ttlMs": 0, "cacheScope": "private"})
@@ -161,8 +156,7 @@ async def test_a_later_leg_is_sent_again_with_its_state() -> None:
         call = start(client.call_tool, "book")
         await wire.reply("tools/call", asking("a", state="s"))
         lost = lose(await wire.post())
-        again = await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"
+        again = await wire.finish(call)
         for member in ("requestState", "inputResponses"):
             assert again.message["params"][member] == lost["params"][member]
 
@@ -172,8 +166,7 @@ async def test_a_later_leg_waits_for_a_server_that_restarts_while_the_user_answe
         call = start(client.call_tool, "book")
         await wire.reply("tools/call", asking("a", state="s"))
         (await wire.post()).fail(httpx2.ConnectError("refused"))
-        again = await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"
+        again = await wire.finish(call)
         assert again.message["params"]["requestState"] == "s"
 
 
@@ -219,8 +212,7 @@ async def test_while_the_server_restarts_it_may_be_unreachable_or_busy(mode: str
         (await wire.post()).fail(httpx2.ConnectError("refused"))
         (await wire.post()).refuse(503, SERVER_BUSY)
         (await wire.post()).answer(502, b"bad gateway")
-        await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"
+        await wire.finish(call)
 
 
 UNKNOWN = {"code": INTERNAL_ERROR, "message": "who knows", "data": {OUTCOME_UNKNOWN: True}}
@@ -262,8 +254,7 @@ async def test_a_repeat_in_a_session_that_was_opened_again_names_the_process_of_
         (await wire.post()).answer(404)
         restarted: Json = {**OFFERS, "experimental": {IDEMPOTENCY: {"instance": "two"}}}
         await wire.without_stream("S2", restarted)
-        again = await wire.reply("tools/call", said("booked"))
-        await call.result()
+        again = await wire.finish(call)
         assert meta_of(again.message)[REPEAT_OF] == "one"
 
 
