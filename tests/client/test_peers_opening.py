@@ -9,7 +9,7 @@ import httpx2
 import pytest
 import trio
 from scripted import discovered, said
-from scripted_http import Exchange, http_conversation, in_session
+from scripted_http import Exchange, calling, http_conversation, in_session
 
 from trio_mcp import Client
 from trio_mcp.client.requester import ATTEMPTS
@@ -68,9 +68,7 @@ SAYINGS: list[tuple[int, Any]] = [
 
 @pytest.mark.parametrize(("status", "body"), SAYINGS)
 async def test_a_lost_session_is_opened_again_for_each_form_of_the_error(status: int, body: Any) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "book")
-        post = await wire.post()
+    async with calling() as (wire, call, post):
         post.answer(status, {"id": post.message["id"], **body} if status == 200 else body)
         await wire.without_stream("S2")
         again = await wire.post()
@@ -85,17 +83,15 @@ async def test_a_lost_session_is_opened_again_for_each_form_of_the_error(status:
     [(400, "Unknown tool"), (401, "Session expired"), (403, "Invalid session"), (400, "The value is invalid")],
 )
 async def test_another_rejection_is_no_lost_session(status: int, text: str) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "book")
-        (await wire.post()).answer(status, text.encode())
+    async with calling() as (wire, call, post):
+        post.answer(status, text.encode())
         await call.fails(Exception, f"{status}")
         wire.nothing()
 
 
 async def test_an_error_of_a_tool_about_sessions_is_no_lost_session() -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "book")
-        (await wire.post()).refuse(200, -32603, "Session not found")
+    async with calling() as (wire, call, post):
+        post.refuse(200, -32603, "Session not found")
         await call.fails(PeerError)
         wire.nothing()
 
@@ -122,9 +118,8 @@ async def test_a_busy_server_is_an_error_with_a_status_and_a_wait(
 
 
 async def test_a_busy_server_keeps_the_code_and_the_data_of_its_error() -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "book")
-        (await wire.post()).answer(503, {"error": {"code": -32050, "message": "full", "data": {"a": 1}}})
+    async with calling() as (_wire, call, post):
+        post.answer(503, {"error": {"code": -32050, "message": "full", "data": {"a": 1}}})
         caught = await call.fails(ServerBusy)
         assert (caught.code, caught.message, caught.data) == (-32050, "full", {"a": 1})
 
