@@ -224,6 +224,11 @@ class Relayed:
         assert answer["result"] == initialized(version)
         return dict(got)
 
+    async def passed(self, message: Json) -> Json:
+        """Let the host send a message; return what the server gets."""
+        await self.host.send(message)
+        return dict(await self.server.receive())
+
     async def open_modern(self) -> None:
         """Let the proxy find out that the server is a modern one."""
         await self.host.send(modern("discover", "server/discover", {}))

@@ -61,8 +61,7 @@ async def test_a_provider_that_returns_or_raises_something_else_fails_its_sample
         assert answer["error"]["code"] == -32603
         assert "secret" not in json.dumps(answer)
         await proxy.host.hears_nothing_before(proxy.server, NOTE)
-        await proxy.host.send(call(2))
-        assert await proxy.server.receive() == call(2)
+        assert await proxy.passed(call(2)) == call(2)
 
 
 async def test_a_provider_that_answers_in_spite_of_its_cancel_answers_no_other_question() -> None:
@@ -107,8 +106,7 @@ async def test_all_samples_of_a_round_may_fail_at_once() -> None:
 async def test_a_server_that_dies_in_a_sample_ends_the_request_to_the_model(autojump_clock: object) -> None:
     model = Model(held=True)
     async with legacy(model) as proxy:
-        await proxy.host.send(call(1))
-        await proxy.server.receive()
+        await proxy.passed(call(1))
         await proxy.server.send(ask(1))
         await model.began.wait()
         await proxy.server.leave()
@@ -156,8 +154,7 @@ async def test_a_request_of_the_proxy_that_is_answered_twice_ends_nothing() -> N
         answer = {"jsonrpc": "2.0", "id": got["id"], "result": initialized()}
         await proxy.server.send_together(answer, answer, answer)
         assert (await proxy.host.receive())["id"] == "open"
-        await proxy.host.send(call(1))
-        assert await proxy.server.receive() == call(1)
+        assert await proxy.passed(call(1)) == call(1)
 
 
 async def test_a_second_answer_during_a_round_does_not_reach_the_host() -> None:
@@ -200,8 +197,7 @@ async def test_ten_thousand_samples_at_once_are_answered_or_rejected() -> None:
         answers = [await proxy.server.receive() for _ in ids]
         assert sorted(answer["id"] for answer in answers) == list(ids)
         assert {answer["error"]["code"] for answer in answers if "error" in answer} <= {-32000}
-        await proxy.host.send(call(1))
-        assert await proxy.server.receive() == call(1)
+        assert await proxy.passed(call(1)) == call(1)
 
 
 @pytest.mark.parametrize("version", [name for name, each in REVISIONS.items() if each.era is Era.LEGACY])
@@ -212,8 +208,7 @@ async def test_uses_of_tools_can_be_said_or_are_an_error_in_every_legacy_revisio
         await proxy.open_legacy(version=version)
         await proxy.server.send(ask(1))
         assert (await proxy.server.receive())["id"] == 1
-        await proxy.host.send(call(1))
-        assert await proxy.server.receive() == call(1)
+        assert await proxy.passed(call(1)) == call(1)
 
 
 @pytest.mark.parametrize("answer", [result(1), {"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}])

@@ -67,8 +67,7 @@ async def test_a_ping_of_either_side_before_and_after_the_handshake_is_answered(
 async def test_ids_of_the_two_sides_are_separate() -> None:
     async with relayed() as proxy:
         await proxy.open_legacy({"roots": {}})
-        await proxy.host.send(call(1))
-        assert await proxy.server.receive() == call(1)
+        assert await proxy.passed(call(1)) == call(1)
         await proxy.server.send(ask(1, "roots/list", {"x": 1}))
         assert await proxy.host.receive() == ask(1, "roots/list", {"x": 1})
         await proxy.host.send(result(1, x="host"))
@@ -79,13 +78,11 @@ async def test_ids_of_the_two_sides_are_separate() -> None:
 
 async def test_a_cancellation_of_the_host_crosses() -> None:
     async with legacy() as proxy:
-        await proxy.host.send(call(3))
-        await proxy.server.receive()
+        await proxy.passed(call(3))
         await proxy.host.send({**cancel(3), "params": {"requestId": 3, "reason": "bored"}})
         assert (await proxy.server.receive())["params"]["requestId"] == 3
         # The id is free again.
-        await proxy.host.send(call(3))
-        assert await proxy.server.receive() == call(3)
+        assert await proxy.passed(call(3)) == call(3)
 
 
 async def test_an_id_that_is_in_use_is_rejected() -> None:
@@ -104,8 +101,7 @@ async def test_a_line_that_is_no_json_is_answered_by_the_proxy_and_ends_nothing(
 
 async def test_an_answer_that_cannot_be_read_fails_its_request_alone() -> None:
     async with legacy() as proxy:
-        await proxy.host.send(call(5))
-        await proxy.server.receive()
+        await proxy.passed(call(5))
         await proxy.server.send({"jsonrpc": "2.0", "id": 5, "result": [1]})
         await proxy.host.fails(5)
         await proxy.host.hears_nothing_before(proxy.server, NOTE)
@@ -114,8 +110,7 @@ async def test_an_answer_that_cannot_be_read_fails_its_request_alone() -> None:
 async def test_the_messages_of_a_batch_of_the_server_pass_one_by_one_and_their_answers_come_in_one_array() -> None:
     async with relayed() as proxy:
         await proxy.open_legacy(version="2025-03-26")
-        await proxy.host.send(call(1))
-        await proxy.server.receive()
+        await proxy.passed(call(1))
         asked = ask("r", "roots/list", {"a": 1})
         await proxy.server.send([ask("s"), NOTE, asked, 7, {**call("bad"), "params": 1}])
         got = [await proxy.host.receive() for _ in range(2)]
@@ -236,8 +231,7 @@ async def test_a_host_that_leaves_ends_the_request_to_the_model() -> None:
 
 async def test_a_server_that_leaves_fails_what_waits_for_it_and_ends_the_proxy(autojump_clock: object) -> None:
     async with legacy() as proxy:
-        await proxy.host.send(call(1))
-        await proxy.server.receive()
+        await proxy.passed(call(1))
         await proxy.server.leave()
         await proxy.host.fails(1)
         await proxy.host.ends()
@@ -297,8 +291,7 @@ async def test_what_comes_behind_the_handshake_waits_for_its_answer() -> None:
         await proxy.host.send(call(0, "early"))
         assert (await proxy.host.receive())["error"]["code"] == -32600
         await proxy.host.send(initialize({}))
-        await proxy.host.send(call(1))
-        got = await proxy.server.receive()
+        got = await proxy.passed(call(1))
         assert got["method"] == "initialize"
         await proxy.server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
         assert await proxy.server.receive() == call(1)
@@ -335,8 +328,7 @@ class LosesSessions(LineChannel):
 
 async def test_a_session_that_the_server_has_lost_ends_the_connection() -> None:
     async with legacy(channel_type=LosesSessions) as proxy:
-        await proxy.host.send(call(1))
-        await proxy.server.receive()
+        await proxy.passed(call(1))
         await proxy.server.send(b"LOST")
         assert (await proxy.host.receive())["error"]["code"] == -32603
         await proxy.host.ends()
