@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 import trio.testing
-from asgi_peer import AsgiPeer, Reply, initialize, modern_call, modern_request, served
+from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, modern_call, modern_request, served
 from relaying import ALL_SECONDS, DISCOVERED, SECONDS, Json, Line, Model, initialized
 from wire_terms import NEWEST_LEGACY
 
@@ -33,7 +33,7 @@ class Hosts:
 
     async def open_session(self, who: dict[str, str] | None = None) -> tuple[dict[str, str], Line]:
         """Open a legacy session with these credentials; return the headers of its requests, and its connection."""
-        own = {**reply_headers(), **(who or {})}
+        own = {**JSON_HEADERS, **(who or {})}
         opening = self.peer.start(initialize({}), own)
         server = await self.connection()
         got = await server.receive()
@@ -71,14 +71,6 @@ class Hosts:
             await server.send({"jsonrpc": "2.0", "id": got["id"], "result": DISCOVERED})
         assert (await discovery.end()).json["id"] == "d"
         return server
-
-
-def reply_headers() -> dict[str, str]:
-    return {
-        "host": "localhost:8000",
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-    }
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_peer import Reply, initialize, legacy_call, modern_call
-from hosts import Hosts, proxied, reply_headers
+from hosts import Hosts, proxied
 from naming import unnamed
 from principals import authenticate
 from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
@@ -172,7 +172,7 @@ async def test_a_host_that_does_not_read_its_stream_makes_the_proxy_hold_little(
     memory = MemoryBudget(64 * 1024 * 1024)
     async with proxied(options=ServiceOptions(memory=memory)) as hosts:
         headers, server = await hosts.open_session()
-        get = {**reply_headers(), **headers, "accept": "text/event-stream"}
+        get = {**headers, "accept": "text/event-stream"}
         stream = hosts.peer.start(b"", get, method="GET")
         await trio.testing.wait_all_tasks_blocked()
         stream.stuck = trio.Event()
