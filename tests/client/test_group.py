@@ -177,6 +177,8 @@ async def test_a_name_of_no_server_is_an_error_that_names_the_servers() -> None:
             await group.read_resource("config://app")
         with pytest.raises(KeyError, match=naming("file", "files")):
             group["file"]
+        with pytest.raises(TypeError, match="URI"):
+            await group.read_resource(7)  # type: ignore[arg-type]
 
 
 async def test_a_prefix_may_be_chosen_or_left_out() -> None:
@@ -632,6 +634,15 @@ async def test_changes_of_a_resource_have_its_uri_in_the_group(mode: str) -> Non
         with pytest.raises(LookupError, match="config://app"):
             async with group.listen(uris=["config://app"]):
                 raise AssertionError("no server has it")
+
+
+async def test_who_leaves_has_unsubscribed() -> None:
+    server, received = files(), list[str | None]()
+    server.message_middleware(lambda message: received.append(message.method))
+    async with opened(ClientGroup({"files": server}, mode="legacy")) as group:
+        async with group.listen(uris=["config://files/app"]):
+            assert "resources/unsubscribe" not in received
+        assert "resources/unsubscribe" in received
 
 
 async def test_one_may_subscribe_to_a_server_that_is_not_there_yet(programs: Programs, mode: str) -> None:
