@@ -63,6 +63,45 @@ async def test_the_outcome_is_reported_after_the_actor_has_ended(supervisor: Sup
     assert seen == [(0, ActorState.DONE)]
 
 
+async def test_a_delayed_body_runs_once_it_is_woken(supervisor: Supervisor) -> None:
+    ended = Ended()
+    actor = supervisor.start(quick, ended, delayed=True)
+    await wait_all_tasks_blocked()
+    assert supervisor.actors == (actor,)
+    actor.wake()
+    actor.wake()
+    assert await ended.wait() == Returned("done")
+
+
+async def test_a_cancel_starts_a_delayed_body_which_is_cancelled(supervisor: Supervisor) -> None:
+    ended = Ended()
+    supervisor.start(forever, ended, delayed=True).cancel(CancelReason.CLIENT)
+    assert await ended.wait() == Cancelled(CancelReason.CLIENT)
+
+
+async def test_the_deadline_of_a_delayed_body_holds(supervisor: Supervisor) -> None:
+    ended = Ended()
+    supervisor.start(forever, ended, delayed=True, deadline=trio.current_time())
+    assert await ended.wait() == Cancelled(CancelReason.DEADLINE)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_delayed_actor_ends_in_one_step_with_what_a_function_returns_or_raises(
+    supervisor: Supervisor, *, fails: bool
+) -> None:
+    outcomes: list[Outcome] = []
+    error = ValueError()
+
+    def work() -> str:
+        if fails:
+            raise error
+        return "done"
+
+    actor = supervisor.start(forever, lambda _actor, outcome: outcomes.append(outcome), delayed=True)
+    supervisor.end(actor, work)
+    assert (outcomes, supervisor.actors) == ([Raised(error) if fails else Returned("done")], ())
+
+
 async def test_starting_over_the_cap_is_refused_and_allocates_nothing() -> None:
     async with open_supervisor(Limits(actors=2)) as supervisor:
         for _ in range(2):

@@ -18,7 +18,7 @@ from ..errors import Disconnected, Unreachable
 from ..protocol.codec.unknown import UnknownParams
 from ..session import AnyChannel, ClientSession
 from ..session.channel import MessageChannel
-from ..session.client import NO_HEADERS, RequestOptions
+from ..session.client import RequestOptions
 from ..session.dropped_items import DroppedMembers
 from ..session.event_loop import HOME, home_held
 from ..session.forwarded import ForwardedRequest
@@ -207,18 +207,22 @@ class Link:
         method: str,
         params: UnknownParams,
         on_notification: OnNotification,
-        headers: Mapping[str, str] = NO_HEADERS,
+        headers: Mapping[str, str],
+        on_settled: Callable[[], None],
         *,
-        is_repeatable: bool = False,
+        is_repeatable: bool,
     ) -> ForwardedRequest | UnreadRequest:
         """Send a request of another client unread, as `ClientSession.forward` does, or in a session as `UnreadRequest` does.
+
+        Args:
+            on_settled: called in the step in which the answer comes; not in a session.
 
         Raises:
             Disconnected: there is no connection.
         """
         dialect = self.dialect
         if not dialect.can_reopen:
-            return dialect.session.forward(method, params, on_notification, headers)
+            return dialect.session.forward(method, params, on_notification, headers, on_settled)
         send = partial(dialect.session.forward, method, params, on_notification, headers)
         return UnreadRequest(self._reopening, send, is_repeatable=is_repeatable)
 

@@ -60,7 +60,7 @@ from ..types import JsonObject, Model, ProgressToken
 from .answers import Answers
 from .bindings import TASK_LIST, Bindings, no_task_list
 from .offers import NOTHING, STRAY_SECONDS, Host, host_of
-from .rounds import ASKING, MAX_ROUNDS, Round, as_object, read_round, retried
+from .rounds import ASKING, INTERIM, MAX_ROUNDS, Round, as_object, read_round, retried
 from .session_memory import SessionMemory
 from .streams import MAX_UNREAD, HostStream, RepeatedArguments, notification
 
@@ -189,7 +189,7 @@ class Forwarding:
         if facts.principal is not None:
             sent = self._bound(facts.principal, facts.method, sent)
         exchange = Exchange(self, own, sent, host)
-        return Plan(exchange.run, facts.method), exchange.begin
+        return Plan(exchange.run, facts.method, delayed=True), exchange.begin
 
     def _check_room(self, size: int) -> None:
         """Raise `RemoteProtocolError` if too much waits for a server that does not read; `size` bytes are to be added."""
@@ -229,8 +229,19 @@ class Forwarding:
             self.principal = principal
         return self._bindings.request(principal, method, params)
 
-    def bound(self, facts: RequestFacts, own: JsonObject, result: JsonObject) -> JsonObject:
-        """Return a result as the host gets it. Raises `RemoteProtocolError` if the server's state is too large to be sealed."""
+    def passed(self, facts: RequestFacts, own: JsonObject, params: JsonObject, result: JsonObject) -> JsonObject:
+        """Return a result as the host gets it, and remember what it says of the server.
+
+        Args:
+            own, params: those of the request, as the host has sent them and as the server has got them.
+
+        Raises:
+            RemoteProtocolError: the server's state is too large to be sealed.
+        """
+        if self.memory is not None:
+            self.memory.note_result(facts.method, params, result)
+        elif facts.method == "tools/list" and facts.terms.asks_in_rounds:
+            self._headers.learn(result)
         if facts.principal is None:
             return result
         try:
@@ -265,8 +276,11 @@ class Forwarding:
             del interim["inputRequests"]
         return interim if facts.principal is None else self._bindings.of_call(facts.principal, interim)
 
-    def send(self, call: Call, params: JsonObject) -> tuple[SentRequest, int | None]:
+    def send(self, call: Call, params: JsonObject, on_settled: Callable[[], None]) -> tuple[SentRequest, int | None]:
         """Send a request of a call to the server; return it, and the progress token that it has there.
+
+        Args:
+            on_settled: as for `Link.forward`.
 
         Raises:
             Disconnected: there is no connection.
@@ -279,19 +293,19 @@ class Forwarding:
         headers = self._headers.of(method, params, call.facts.headers)
         is_repeatable = self.memory is not None and self.memory.is_repeatable(method, params)
         to_call = partial(self._to_call, call)
-        sent = self.link.forward(method, unread, to_call, headers, is_repeatable=is_repeatable)
+        sent = self.link.forward(method, unread, to_call, headers, on_settled, is_repeatable=is_repeatable)
         self._running[call] = None
         return sent, token
 
-    async def wait(self, call: Call, params: JsonObject, sent: SentRequest, token: int | None) -> JsonObject:
-        """Return the result of a request that was sent with these params.
+    async def wait(self, call: Call, sent: SentRequest, token: int | None) -> JsonObject:
+        """Return the result of a request that was sent.
 
         Raises:
             PeerError, Disconnected: the server has answered with an error, or not at all.
             RemoteProtocolError: its answer is malformed.
         """
         try:
-            result = await sent.result()
+            return await sent.result()
         except RemoteProtocolError as error:
             why = failure_text(error, "the answer of the server is malformed")
             raise RemoteProtocolError(why, code=INTERNAL_ERROR) from None
@@ -299,15 +313,13 @@ class Forwarding:
             self._strays_until = trio.current_time() + STRAY_SECONDS
             raise
         finally:
-            del self._running[call]
-            if token is not None:
-                del self._tokens[token]
-        method = call.facts.method
-        if self.memory is not None:
-            self.memory.note_result(method, params, result)
-        elif method == "tools/list" and call.facts.terms.asks_in_rounds:
-            self._headers.learn(result)
-        return result
+            self.ended(call, token)
+
+    def ended(self, call: Call, token: int | None) -> None:
+        """Note that nothing more comes about a request that was sent."""
+        del self._running[call]
+        if token is not None:
+            del self._tokens[token]
 
     def _new_token(self, call: Call, params: JsonObject) -> int | None:
         """Return a progress token for a request that no other host uses; None if the host wants no reports."""
@@ -428,12 +440,29 @@ class Exchange:
 
     def begin(self, call: Call) -> None:
         """Send the request for a call."""
-        if call.facts.method == INITIALIZE:
-            return
         try:
-            self._sent = self._forwarding.send(call, self._params)
+            if call.facts.method != INITIALIZE:
+                self._sent = self._forwarding.send(call, self._params, partial(self._settled, call))
         except Disconnected as error:
             self._failure = self._forwarding.error_of(error, call.facts.method)
+        if self._sent is None or isinstance(self._sent[0], UnreadRequest):
+            call.actor.wake()
+
+    def _settled(self, call: Call) -> None:
+        """Pass a result on in the step in which it came; what has to wait for more goes on in the task of the call."""
+        sent, token = self._sent or (None, None)
+        if isinstance(sent, ForwardedRequest) and call.actor.begin is not None:
+            answer = sent.untaken
+            if isinstance(answer, UnknownResult) and answer.result_type != INTERIM:
+                sent.give_up()
+                call.services.supervisor.end(call.actor, partial(self._reply, call, token, answer.wire()))
+                return
+        call.actor.wake()
+
+    def _reply(self, call: Call, token: int | None, result: JsonObject) -> Encoded:
+        """Return the reply to a request whose result has come and is no round."""
+        self._forwarding.ended(call, token)
+        return Encoded(dumps(self._forwarding.passed(call.facts, self._own, self._params, result)))
 
     async def run(self, call: Call, _place: Actor | Lane) -> Model:
         """Return the encoded reply; the body of the call."""
@@ -456,15 +485,15 @@ class Exchange:
             return forwarding.repeated_handshake(self._own)
         sent = self._sent
         for _ in range(MAX_ROUNDS):
-            result = await forwarding.wait(call, params, *sent)
+            result = await forwarding.wait(call, *sent)
             asked = forwarding.read_round(call.facts, self._host, result)
             if asked is None:
-                return forwarding.bound(call.facts, self._own, result)
+                return forwarding.passed(call.facts, self._own, params, result)
             answers = await forwarding.answered(asked, call)
             if asked.theirs or not asked.ours:
                 return forwarding.interim(call.facts, self._own, result, asked, answers)
             params = retried(params, answers, asked.state)
-            sent = forwarding.send(call, params)
+            sent = forwarding.send(call, params, call.actor.wake)
         why = f"the server asked in more than {MAX_ROUNDS} rounds (MAX_ROUNDS)"
         raise RemoteProtocolError(why, code=INTERNAL_ERROR)
 

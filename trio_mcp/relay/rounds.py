@@ -25,6 +25,9 @@ AUDIENCE: Final = "trio-mcp relay "
 ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests that a server may answer with questions (M-MRTR-1s)."""
 
+INTERIM: Final = "input_required"
+"""The type of a result that asks."""
+
 MAX_ROUNDS: Final = 100
 """Rounds in a row that the proxy answers alone."""
 
@@ -54,7 +57,7 @@ class Round(NamedTuple):
 
 def read_round(offers: Offers, host: Host, result: JsonObject) -> Round | None:
     """Return the questions of a result; None if the proxy answers none of them, and the result passes as it is."""
-    if result.get("resultType") != "input_required":
+    if result.get("resultType") != INTERIM:
         return None
     asked, state = result.get("inputRequests"), result.get("requestState")
     ours: JsonObject = {}

@@ -160,6 +160,7 @@ class Actor:
         "__weakref__",
         "_journal",
         "account",
+        "begin",
         "branches",
         "budget",
         "busy",
@@ -218,6 +219,8 @@ class Actor:
         """When it is stuck if it has not ended, on Trio's clock (seconds); set by `CleanupDeadlines` only."""
         self.task: trio.lowlevel.Task | None = None
         """The task that runs its body, while it does."""
+        self.begin: Callable[[], None] | None = None
+        """Starts that task, if it was delayed; None afterwards."""
         self.caller: Hashable | None = None
         """What it counts for in the limits that callers share; see `Quota`."""
         self.started_at = math.inf
@@ -250,6 +253,13 @@ class Actor:
         if self.on_cancel is not None:
             self.on_cancel(self)
         self.scope.cancel()
+        self.wake()
+
+    def wake(self) -> None:
+        """Start the task of the body, if it was delayed."""
+        begin, self.begin = self.begin, None
+        if begin is not None:
+            begin()
 
     def retire(self, state: ActorState) -> None:
         """Enter a final state, DONE or STUCK: its open questions fail, and its code that still runs, such as a thread, cannot

@@ -12,6 +12,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import trio
 
@@ -117,6 +118,7 @@ class Supervisor:
         deadline: float = math.inf,
         label: str = "actor",
         journal: Journal | None = None,
+        delayed: bool = False,
     ) -> Actor:
         """Run `body(actor)` in the supervisor's nursery; `on_done(actor, outcome)` is called once, after it.
 
@@ -129,6 +131,7 @@ class Supervisor:
             deadline: on Trio's clock, seconds.
             label: the first part of its name.
             journal: what an earlier run of the same call recorded.
+            delayed: the task of the body starts with `Actor.wake`, or a cancel; `end` ends the actor without one.
 
         Raises:
             LimitExceeded: a limit is reached, or the supervisor is draining. Nothing was started.
@@ -152,7 +155,10 @@ class Supervisor:
         actor.on_cancel = self._on_cancel
         self._actors[name] = actor
         self._counts.started += 1
-        self._nursery.start_soon(self._run, actor, body, name=name)
+        if delayed and deadline == math.inf:
+            actor.begin = partial(self._nursery.start_soon, self._run, actor, body, name=name)
+        else:
+            self._nursery.start_soon(self._run, actor, body, name=name)
         if self.watchdog.asleep:
             self.watchdog.wake()
         if deadline != math.inf:
@@ -160,6 +166,17 @@ class Supervisor:
             actor.scope.deadline = deadline
             self._deadlines.expect_end(actor, deadline)
         return actor
+
+    def end(self, actor: Actor, work: Callable[[], object]) -> None:
+        """End an actor whose task has not started, with what a function returns or raises as the outcome of its body."""
+        try:
+            outcome: Outcome = Returned(work())
+        except Exception as error:  # noqa: BLE001  this is the boundary
+            outcome = Raised(error)
+        self._forget(actor)
+        self._report_outcome(actor, outcome)
+        # As in `_run`.
+        del outcome
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run something small for an actor, such as storing its journal, in a task of the nursery; it must not raise."""
@@ -300,7 +317,7 @@ class Supervisor:
         if actor.account is not None:
             actor.account.close()
         # No reference back to the call that owns it, which would be a cycle.
-        actor.on_cancel = actor.on_quiescent = actor.task = None
+        actor.on_cancel = actor.on_quiescent = actor.task = actor.begin = None
         del self._actors[actor.name]
         self._started.give_back(actor.caller)
         if self._closing and not self._actors:

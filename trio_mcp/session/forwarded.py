@@ -40,6 +40,11 @@ class ForwardedRequest:
         # The end of a subscription whose server cancels it in place of an answer has no result that came (M-SUB-3s).
         return result.wire() if isinstance(result, UnknownResult) else {"resultType": "complete", **result.wire()}
 
+    @property
+    def untaken(self) -> Model | None:
+        """The result, once it is there."""
+        return self._slot.untaken
+
     def give_up(self) -> None:
         """Withdraw the request at the server, unless it has answered."""
         self._end(self._id, self._slot)

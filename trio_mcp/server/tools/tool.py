@@ -182,7 +182,7 @@ class Tool:
                 repeatable,
                 NEVER_A_TASK,
                 None,
-                True,
+                False,
             ),
         )
 

@@ -146,6 +146,7 @@ class Call(ABC, Generic[OriginT_co]):
             deadline=math.inf if seconds == math.inf else trio.current_time() + seconds,
             label=plan.target,
             journal=journal,
+            delayed=plan.delayed,
         )
         actor.on_quiescent = self.on_quiescent
         if plan.resume is IS_REPLAYED or options.always_replay:
@@ -589,6 +590,7 @@ class Plan(NamedTuple):
         repeatable: doing all of it twice does no harm; a step that was running when its process ended may run again.
         task: whether it runs as a task.
         becomes: its request, from which `become_task` creates the task; None if the call never becomes one.
+        delayed: see `Supervisor.start`.
     """
 
     run: Body
@@ -600,6 +602,7 @@ class Plan(NamedTuple):
     repeatable: bool = False
     task: TaskSupport = TaskSupport.FORBIDDEN
     becomes: Model | None = None
+    delayed: bool = False
 
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]
