@@ -64,12 +64,20 @@ def test_without_any_document_the_origin_is_the_issuer_and_its_endpoints_are_not
 @pytest.mark.parametrize(
     "resource",
     [
-        "https://other.example/mcp", "https://mcp.example.evil.test/mcp", "https://mcp.example/mc",
-        "http://mcp.example/mcp", "https://mcp.example:8443/mcp", "https://user@mcp.example/mcp",
-        "https://mcp.example/mcp#part", "https://mcp.example/mcp?tenant=1", "https://mcp.example/other", "", 17,
+        "https://other.example/mcp",
+        "https://mcp.example.evil.test/mcp",
+        "https://mcp.example/mc",
+        "http://mcp.example/mcp",
+        "https://mcp.example:8443/mcp",
+        "https://user@mcp.example/mcp",
+        "https://mcp.example/mcp#part",
+        "https://mcp.example/mcp?tenant=1",
+        "https://mcp.example/other",
+        "",
+        17,
         None,
     ],
-)  # fmt: skip
+)
 def test_metadata_about_another_resource_is_refused_before_the_issuer_is_asked(world: World, resource: Any) -> None:
     world.resource["resource"] = resource
     assert refused(world) is Kind.RESOURCE

@@ -32,14 +32,25 @@ issuers = st.sampled_from([ISSUER, OTHER, EVIL, f"{ISSUER}/"])
 members = st.dictionaries(
     st.sampled_from(
         [
-            "resource", "authorization_servers", "issuer", "token_endpoint", "authorization_endpoint", "error",
-            "scope", "registration_endpoint", "client_id", "access_token", "token_type", "refresh_token",
-            "expires_in", "iss",
+            "resource",
+            "authorization_servers",
+            "issuer",
+            "token_endpoint",
+            "authorization_endpoint",
+            "error",
+            "scope",
+            "registration_endpoint",
+            "client_id",
+            "access_token",
+            "token_type",
+            "refresh_token",
+            "expires_in",
+            "iss",
         ]
     ),
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | issuers | st.lists(issuers, max_size=2),
     max_size=4,
-)  # fmt: skip
+)
 kinds = st.sampled_from(["good", "good", "good", "good", "changed", "status", "bytes"])
 
 

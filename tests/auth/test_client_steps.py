@@ -262,11 +262,16 @@ def test_a_server_without_pkce_is_refused_first(world: World, methods: Any, assu
 @pytest.mark.parametrize(
     "endpoint",
     [
-        "javascript:alert(1)", "file:///etc/passwd", "http://as.example/authorize",
-        "https://user:word@as.example/authorize", "https://as.example/authorize#x", "https://as.example/a\nb",
-        "data:text/html,x", "//as.example/authorize",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "http://as.example/authorize",
+        "https://user:word@as.example/authorize",
+        "https://as.example/authorize#x",
+        "https://as.example/a\nb",
+        "data:text/html,x",
+        "//as.example/authorize",
     ],
-)  # fmt: skip
+)
 def test_a_url_that_is_not_for_browsers_is_not_opened(world: World, endpoint: str) -> None:
     world.server["authorization_endpoint"] = endpoint
     assert kind_of(lambda: played(code_grant(client(world), None), world)) is Kind.ADDRESS
@@ -355,11 +360,18 @@ def test_a_description_that_repeats_a_secret_is_not_shown(world: World) -> None:
 @pytest.mark.parametrize(
     "members",
     [
-        {"access_token": None}, {"access_token": 17}, {"access_token": ""}, {"access_token": "two words"},
-        {"access_token": "line\nbreak"}, {"access_token": "é"}, {"token_type": "mac"}, {"token_type": None},
-        {"token_type": 5}, {"token_type": "DPoP"},
+        {"access_token": None},
+        {"access_token": 17},
+        {"access_token": ""},
+        {"access_token": "two words"},
+        {"access_token": "line\nbreak"},
+        {"access_token": "é"},
+        {"token_type": "mac"},
+        {"token_type": None},
+        {"token_type": 5},
+        {"token_type": "DPoP"},
     ],
-)  # fmt: skip
+)
 def test_an_answer_without_a_token_that_can_be_sent_is_refused(world: World, members: dict[str, Any]) -> None:
     world.token = members
     assert kind_of(lambda: played(client_credentials(client(world), None), world)) is Kind.TOKEN

@@ -85,12 +85,17 @@ async def test_a_token_that_fails_a_check_is_invalid_and_the_log_has_its_name(
 @pytest.mark.parametrize(
     "options",
     [
-        {"audience": ["https://other.example", AUDIENCE]}, {"expires_in": -20}, {"claims": {"nbf": 0}},
-        {"claims": {"scope": None}}, {"header": {"typ": None}}, {"header": {"typ": "JWT"}},
-        {"header": {"typ": "application/at+jwt"}}, {"header": {"kid": None}},
+        {"audience": ["https://other.example", AUDIENCE]},
+        {"expires_in": -20},
+        {"claims": {"nbf": 0}},
+        {"claims": {"scope": None}},
+        {"header": {"typ": None}},
+        {"header": {"typ": "JWT"}},
+        {"header": {"typ": "application/at+jwt"}},
+        {"header": {"kid": None}},
         {"header": {"x-vendor": "anything", "jku": "https://evil.example/keys", "x5u": "https://evil.example"}},
     ],
-)  # fmt: skip
+)
 async def test_these_tokens_are_accepted(options: dict[str, Any]) -> None:
     assert (await VERIFIER(bearer(token(**options))) or Caller("none")).principal == "alice"
 

@@ -568,11 +568,16 @@ async def test_metadata_is_served_as_json(world: World, kind: str, is_read: bool
 @pytest.mark.parametrize(
     "url",
     [
-        "https://app.example.com", "https://app.example.com/", "http://app.example.com/c", f"{CIMD}#x",
-        "https://app.example.com/a/../c", "https://app.example.com/./c", "https://app.example.com/a/..",
+        "https://app.example.com",
+        "https://app.example.com/",
+        "http://app.example.com/c",
+        f"{CIMD}#x",
+        "https://app.example.com/a/../c",
+        "https://app.example.com/./c",
+        "https://app.example.com/a/..",
         "https://app.example.com/a/%2e%2E/c",
     ],
-)  # fmt: skip
+)
 async def test_nothing_is_fetched_for_a_client_id_that_is_no_url_of_metadata(world: World, url: str) -> None:
     assert is_page(await Program(world, url).authorize())
     assert world.stand_in.seen == []
@@ -618,16 +623,30 @@ async def test_an_address_that_names_metadata_which_never_comes_leaves_room_for_
 @pytest.mark.parametrize(
     "changed",
     [
-        {"client_id": ""}, {"client_id": "made-up"}, {"client_id": "A" * 20_000}, {"redirect_uri": ""},
-        {"redirect_uri": "https://evil.example/"}, {"redirect_uri": f"{REDIRECT}/"},
-        {"redirect_uri": f"{REDIRECT}?x=1"}, {"redirect_uri": REDIRECT.replace("8765", "8766")},
-        {"redirect_uri": REDIRECT.upper()}, {"response_type": "token"}, {"response_type": ""},
-        {"response_mode": "form_post"}, {"response_mode": "fragment"}, {"code_challenge": ""},
-        {"code_challenge": "short"}, {"code_challenge": "=" * 43}, {"code_challenge_method": "plain"},
-        {"code_challenge_method": ""}, {"resource": "https://other.example.com/mcp"},
-        {"resource": f"{RESOURCE}/more"}, {"resource": "no url"}, {"state": "s" * 1_500},
+        {"client_id": ""},
+        {"client_id": "made-up"},
+        {"client_id": "A" * 20_000},
+        {"redirect_uri": ""},
+        {"redirect_uri": "https://evil.example/"},
+        {"redirect_uri": f"{REDIRECT}/"},
+        {"redirect_uri": f"{REDIRECT}?x=1"},
+        {"redirect_uri": REDIRECT.replace("8765", "8766")},
+        {"redirect_uri": REDIRECT.upper()},
+        {"response_type": "token"},
+        {"response_type": ""},
+        {"response_mode": "form_post"},
+        {"response_mode": "fragment"},
+        {"code_challenge": ""},
+        {"code_challenge": "short"},
+        {"code_challenge": "=" * 43},
+        {"code_challenge_method": "plain"},
+        {"code_challenge_method": ""},
+        {"resource": "https://other.example.com/mcp"},
+        {"resource": f"{RESOURCE}/more"},
+        {"resource": "no url"},
+        {"state": "s" * 1_500},
     ],
-)  # fmt: skip
+)
 async def test_a_wrong_authorization_request_is_only_a_page(program: Program, changed: dict[str, str]) -> None:
     assert is_page(await program.authorize(**changed))
 
@@ -764,10 +783,14 @@ async def test_a_code_of_another_login_at_the_provider_is_of_no_use(program: Pro
 @pytest.mark.parametrize(
     "changed",
     [
-        {"code_verifier": "w" * 43}, {"code_verifier": ""}, {"redirect_uri": "http://127.0.0.1:8765/other"},
-        {"redirect_uri": ""}, {"code": "made-up"}, {"code": ""},
+        {"code_verifier": "w" * 43},
+        {"code_verifier": ""},
+        {"redirect_uri": "http://127.0.0.1:8765/other"},
+        {"redirect_uri": ""},
+        {"code": "made-up"},
+        {"code": ""},
     ],
-)  # fmt: skip
+)
 async def test_a_code_needs_the_verifier_and_redirect_of_its_login(program: Program, changed: dict[str, str]) -> None:
     code = await program.code()
     asked = len(program.world.stand_in.seen)
@@ -1056,10 +1079,16 @@ async def test_a_provider_that_repeats_a_secret_of_the_header_puts_it_in_no_log(
 @pytest.mark.parametrize(
     "options",
     [
-        {"client_id": ""}, {"client_secret": ""}, {"client_secret": None}, {"provider": "github"},
-        {"keys": b"k" * 32}, {"identity": len}, {"upstream_token": "yes"}, {"realm": "a:b"},
+        {"client_id": ""},
+        {"client_secret": ""},
+        {"client_secret": None},
+        {"provider": "github"},
+        {"keys": b"k" * 32},
+        {"identity": len},
+        {"upstream_token": "yes"},
+        {"realm": "a:b"},
     ],
-)  # fmt: skip
+)
 def test_an_argument_that_is_wrong_raises_and_no_error_shows_the_secret(options: Any) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:
         proxy(**{"keys": KEYS, **options})
@@ -1069,11 +1098,17 @@ def test_an_argument_that_is_wrong_raises_and_no_error_shows_the_secret(options:
 @pytest.mark.parametrize(
     "options",
     [
-        {"name": 7}, {"token_url": "http://login.example.com/token"}, {"user_url": "login.example.com"},
-        {"revoke_url": "ftp://login.example.com"}, {"scopes": "openid"}, {"claims": "email"},
-        {"claims": ["email", 7]}, {"parameters": {"prompt": 1}}, {"principal": None},
+        {"name": 7},
+        {"token_url": "http://login.example.com/token"},
+        {"user_url": "login.example.com"},
+        {"revoke_url": "ftp://login.example.com"},
+        {"scopes": "openid"},
+        {"claims": "email"},
+        {"claims": ["email", 7]},
+        {"parameters": {"prompt": 1}},
+        {"principal": None},
     ],
-)  # fmt: skip
+)
 def test_a_provider_has_urls_and_lists(options: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         example(**options)

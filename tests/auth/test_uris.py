@@ -36,14 +36,28 @@ def test_a_resource_has_one_canonical_form(url: str, form: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "", "mcp.example.com", "ftp://mcp.example.com", "javascript:alert(1)", "file:///etc/passwd", "https://",
-        "https://user@mcp.example.com", "https://user:secret@mcp.example.com", "https://mcp.example.com\n/x",
-        "https://mcp.example.com/a b", "https:\\\\mcp.example.com", "https://mcp.example.com\\@evil.example",
-        "https://mcp%2eexample.com", "https://[::1", "https://[fe80::1%25eth0]/", "https://mcp.example.com:99999",
-        "https://mcp.example.com:0", "https://mcp.example.com:x", "https://éxample.com",
+        "",
+        "mcp.example.com",
+        "ftp://mcp.example.com",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "https://",
+        "https://user@mcp.example.com",
+        "https://user:secret@mcp.example.com",
+        "https://mcp.example.com\n/x",
+        "https://mcp.example.com/a b",
+        "https:\\\\mcp.example.com",
+        "https://mcp.example.com\\@evil.example",
+        "https://mcp%2eexample.com",
+        "https://[::1",
+        "https://[fe80::1%25eth0]/",
+        "https://mcp.example.com:99999",
+        "https://mcp.example.com:0",
+        "https://mcp.example.com:x",
+        "https://éxample.com",
         "https://mcp.example.com/" + "x" * 2_048,
     ],
-)  # fmt: skip
+)
 def test_an_invalid_url_of_a_server_is_rejected(url: str) -> None:
     with pytest.raises(ValueError):
         split_url(url)

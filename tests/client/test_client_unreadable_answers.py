@@ -96,11 +96,23 @@ BIG = b"x" * LIMIT
         (b'{"jsonrpc":"2.0","id":99%d,"result":{"content":[]}}', "id"),
     ],
     ids=[
-        "over the limit", "over the limit, id last", "values", "depth", "NaN", "cut short", "in a batch",
-        "without a result", "with a method", "in two lines", "an id as text", "an id as escaped text",
-        "an id of null", "no id", "another id",
+        "over the limit",
+        "over the limit, id last",
+        "values",
+        "depth",
+        "NaN",
+        "cut short",
+        "in a batch",
+        "without a result",
+        "with a method",
+        "in two lines",
+        "an id as text",
+        "an id as escaped text",
+        "an id of null",
+        "no id",
+        "another id",
     ],
-)  # fmt: skip
+)
 async def test_an_unreadable_answer_fails_its_call(answer: bytes, names: str) -> None:
     async with client_of(answer) as client:
         await client.ping()

@@ -281,9 +281,14 @@ async def test_a_cancelled_send_leaves_the_channel_in_order() -> None:
 # opening
 
 ELSEWHERE = [
-    "http://evil.test/in", "//evil.test/in", "https://scripted.test/in", "http://scripted.test:81/in",
-    "http://u@scripted.test/in", "http://scripted.test:x/in", "file:///etc/passwd",
-]  # fmt: skip
+    "http://evil.test/in",
+    "//evil.test/in",
+    "https://scripted.test/in",
+    "http://scripted.test:81/in",
+    "http://u@scripted.test/in",
+    "http://scripted.test:x/in",
+    "file:///etc/passwd",
+]
 
 
 @pytest.mark.parametrize(

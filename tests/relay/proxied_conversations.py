@@ -229,22 +229,56 @@ class Conversation(NamedTuple):
 
 OVER_TWO_ERAS: Final = frozenset(
     [
-        "opening", "tools/list", "resources/list", "arguments nested", "odd", "error_data", "asks form",
-        "asks sample", "asks roots", "asks url", "reads note://one", "reads note://none", "prompt", "completion",
-        "progress 't'", "log warning", "cancel", "changes of tools", "changes of updated", "large result 50000",
-        "several", "unknown request with params", "unknown request without", "unknown request that fails",
-        "unknown request that the server does not know", "notification that no revision has",
+        "opening",
+        "tools/list",
+        "resources/list",
+        "arguments nested",
+        "odd",
+        "error_data",
+        "asks form",
+        "asks sample",
+        "asks roots",
+        "asks url",
+        "reads note://one",
+        "reads note://none",
+        "prompt",
+        "completion",
+        "progress 't'",
+        "log warning",
+        "cancel",
+        "changes of tools",
+        "changes of updated",
+        "large result 50000",
+        "several",
+        "unknown request with params",
+        "unknown request without",
+        "unknown request that fails",
+        "unknown request that the server does not know",
+        "notification that no revision has",
         "notification of the host that no revision has",
     ]
-)  # fmt: skip
+)
 IN_A_ROW: Final = OVER_TWO_ERAS | {"asks what no revision has", "task completed"}
 ON_A_SOCKET: Final = frozenset(
     [
-        "opening", "tools/list", "arguments text", "odd", "error_null", "asks form", "asks sample_tools", "cancel",
-        "unknown request with params", "log debug", "changes of tools", "large result 1000000", "progress 7",
-        "several", "task completed", "notification that no revision has",
+        "opening",
+        "tools/list",
+        "arguments text",
+        "odd",
+        "error_null",
+        "asks form",
+        "asks sample_tools",
+        "cancel",
+        "unknown request with params",
+        "log debug",
+        "changes of tools",
+        "large result 1000000",
+        "progress 7",
+        "several",
+        "task completed",
+        "notification that no revision has",
     ]
-)  # fmt: skip
+)
 OLDER: Final = frozenset(
     ["opening", "tools/list", "structured", "odd", "asks form", "asks sample", "several", "progress 7"]
 )

@@ -43,12 +43,15 @@ ASSISTANT = {"role": "assistant", "content": {"type": "tool_use", "id": "u1", "n
 @pytest.mark.parametrize(
     ("of_host", "declared"),
     [
-        ({"roots": {"x-unknown": 1}, "x-unknown": {}}, {"roots": {"x-unknown": 1}, "x-unknown": {}, "sampling": {"tools": {}}}),
+        (
+            {"roots": {"x-unknown": 1}, "x-unknown": {}},
+            {"roots": {"x-unknown": 1}, "x-unknown": {}, "sampling": {"tools": {}}},
+        ),
         ({"sampling": {"context": {}}}, {"sampling": {"context": {}, "tools": {}}}),
         ({"sampling": {"tools": {}}}, {"sampling": {"tools": {}}}),
     ],
     ids=["no model", "a model without tools", "a model with tools"],
-)  # fmt: skip
+)
 async def test_a_host_is_declared_to_have_a_model_with_tools_and_nothing_else(of_host: Json, declared: Json) -> None:
     async with relayed() as proxy:
         params = (await proxy.open_legacy(of_host))["params"]
