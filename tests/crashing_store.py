@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import KeyRing
 from trio_mcp.storage import Change
 from trio_mcp.stores import (
     Append,

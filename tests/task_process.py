@@ -13,8 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import KeyRing, ServiceOptions
 from trio_mcp.session.tasks.record import TaskRecord, storage_key
 from trio_mcp.stores.sealed import record_place
 

@@ -19,7 +19,7 @@ from trio_mcp.auth.client.code import challenge_of
 from trio_mcp.auth.replies import Reply
 from trio_mcp.errors import AuthorizationError, AuthorizationErrorKind
 from trio_mcp.http import HttpRequest, HttpResponse
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import KeyRing
 
 RESOURCE = "https://mcp.example.com/mcp"
 ORIGIN = "https://mcp.example.com"

@@ -54,7 +54,8 @@ from trio_mcp.base.logs import SHARED_LINES
 from trio_mcp.base.shared_limits import FETCHED_CLIENTS, PROVIDER_REQUESTS
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
 from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing, from_base64url
+from trio_mcp.protocol.sealing.request_state import from_base64url
+from trio_mcp.session import KeyRing
 from trio_mcp.session.options import WORKPLACE, Workplace
 from trio_mcp.types import JsonObject
 

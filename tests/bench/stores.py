@@ -17,8 +17,7 @@ from pathlib import Path
 
 import trio
 
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import MemoryBudget
+from trio_mcp.session import KeyRing, MemoryBudget
 from trio_mcp.stores import Put, Record, Store, open_store
 from trio_mcp.stores.sqlite import open_sqlite
 

@@ -24,9 +24,8 @@ from peers import Json, ids, percentile, resident
 from trio_mcp import Context, Server, ServiceOptions, TaskOptions
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, ServerSession, Service
+from trio_mcp.session import Envelope, KeyRing, ServerSession, Service
 
 KEYS = KeyRing([bytes(32)])
 AT_ONCE = 16

@@ -14,8 +14,8 @@ import trio
 
 from trio_mcp.cli.command import Status
 from trio_mcp.cli.program import main
-from trio_mcp.protocol.sealing.request_state import KeyRing, to_base64url
-from trio_mcp.session import MemoryBudget
+from trio_mcp.protocol.sealing.request_state import to_base64url
+from trio_mcp.session import KeyRing, MemoryBudget
 from trio_mcp.stores import Append, Put, Record, open_store, sqlite_schema, sqlite_upkeep
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32

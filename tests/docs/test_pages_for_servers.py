@@ -18,9 +18,9 @@ from talk import DECLINE, ERAS, EVERYTHING, Json, Legacy, accept as answer, talk
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Client, PeerError, Server, ServiceOptions, accept
-from trio_mcp.protocol.sealing.request_state import KeyRing, to_base64url
+from trio_mcp.protocol.sealing.request_state import to_base64url
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.session import ServiceTree
+from trio_mcp.session import KeyRing, ServiceTree
 from trio_mcp.stores import opening
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.testing.contract import all_store_rules

@@ -16,9 +16,8 @@ from wire_terms import NEWEST_LEGACY
 
 from trio_mcp import Server, ServiceOptions, TaskOptions
 from trio_mcp.protocol.jsonrpc import dump, parse
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, ServerSession, Service
+from trio_mcp.session import Envelope, KeyRing, ServerSession, Service
 
 TASKS, FIRST, AT_ONCE = 100_000, 2_000, 8
 TTL = 1.0

@@ -14,9 +14,8 @@ from relaying import ALL_SECONDS, Json
 from wire_terms import TASKS_EXTENSION
 
 from trio_mcp import Server, ServiceOptions
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay import Backfill, RelayServer
-from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
+from trio_mcp.session import Envelope, KeyRing, MessageChannel, Peer, Received, Service, serve_channel
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.memory import MemoryChannel
 

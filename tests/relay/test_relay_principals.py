@@ -16,10 +16,10 @@ from relaying import ALL_SECONDS, FORM, PROMPT, Json, ask
 from wire_terms import IDEMPOTENCY_KEY, RELATED_TASK
 
 from trio_mcp import Client, Context, Server, proxy
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay.bindings import audience_of
 from trio_mcp.relay.rounds import MAX_SEALED
 from trio_mcp.relay.upstream import words_of
+from trio_mcp.session import KeyRing
 from trio_mcp_transports.http import asgi_app
 
 ERAS = ("legacy", "modern")

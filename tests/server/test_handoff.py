@@ -28,8 +28,7 @@ from trio_mcp import (
     tool,
 )
 from trio_mcp.errors import BranchElicitNotAllowed
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import Limits
+from trio_mcp.session import KeyRing, Limits
 from trio_mcp.testing import MockClient, replay_tool
 
 

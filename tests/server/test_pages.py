@@ -6,7 +6,7 @@ import pytest
 from talk import Json, Talk, talk_to
 
 from trio_mcp import Server, ServiceOptions
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import KeyRing
 
 LISTS = {
     "tools/list": "tools",

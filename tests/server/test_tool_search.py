@@ -12,8 +12,8 @@ from talk import accept, talk_to
 
 from trio_mcp import Caller, Client, Context, Server, ServiceOptions, ToolError, ToolSearch
 from trio_mcp.protocol.jsonrpc import Request
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import CallHandler, CallRequest, CallResult
+from trio_mcp.session import KeyRing
 from trio_mcp.types import JsonObject
 
 

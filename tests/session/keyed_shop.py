@@ -15,7 +15,7 @@ from task_talk import DECLARES
 from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 
 from trio_mcp import Context, Server, ServiceOptions
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import KeyRing
 from trio_mcp.types import ToolAnnotations
 
 SHOP_KEYS = KeyRing([bytes(32)])

@@ -17,7 +17,7 @@ from task_talk import DECLARES
 from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, SERVER_BUSY
 
 from trio_mcp import Server, ServiceOptions
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import KeyRing
 from trio_mcp.storage import Change
 from trio_mcp.stores import Put
 

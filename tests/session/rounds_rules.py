@@ -12,8 +12,8 @@ from talk import Talk
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason
-from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
-from trio_mcp.session import Limits, ServiceOptions
+from trio_mcp.protocol.sealing.request_state import Sealer
+from trio_mcp.session import KeyRing, Limits, ServiceOptions
 
 KEYS = (KeyRing.random(), KeyRing.random())
 PRINCIPALS = ("ana", "ben", None)

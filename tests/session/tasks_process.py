@@ -15,8 +15,8 @@ from late_store import NEVER, TIMEOUT, LateStore
 from talk import Talk
 
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
-from trio_mcp.session import MemoryBudget, Service
+from trio_mcp.protocol.sealing.request_state import Sealer
+from trio_mcp.session import KeyRing, MemoryBudget, Service
 from trio_mcp.session.calls import services
 from trio_mcp.session.recovery import key_store
 from trio_mcp.session.recovery.key_store import KeyStore

@@ -14,7 +14,8 @@ from wire_terms import INVALID_PARAMS
 
 from trio_mcp import Context, RequestTimeout, Server
 from trio_mcp.errors import InvalidRequestState
-from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
+from trio_mcp.protocol.sealing.request_state import Sealer
+from trio_mcp.session import KeyRing
 
 ASKS: dict[str, tuple[str, Callable[[Context, float], Awaitable[object]]]] = {
     "elicit": ("elicitation/create", lambda ctx, timeout: ctx.elicit("How many?", int, timeout=timeout)),

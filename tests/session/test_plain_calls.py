@@ -23,9 +23,8 @@ from trio_mcp.protocol.codec.models import PlainCall
 from trio_mcp.protocol.codec.reading import CODECS
 from trio_mcp.protocol.connection import RequestIn
 from trio_mcp.protocol.jsonrpc import Request, dump
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import ToolSearch
-from trio_mcp.session import MessageFacts, make_session
+from trio_mcp.session import KeyRing, MessageFacts, make_session
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import CallToolRequestParams, CallToolResult, SamplingMessage, TextContent, ToolResultContent
 

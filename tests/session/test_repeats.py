@@ -16,9 +16,8 @@ from wire_terms import IDEMPOTENCY_KEY, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_
 
 from trio_mcp import CancelReason
 from trio_mcp.base.shared_limits import KEYED_OUTCOMES, USED_KEYS
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import Context, Server
-from trio_mcp.session import Limits, MemoryBudget, TaskOptions, keyed_calls
+from trio_mcp.session import KeyRing, Limits, MemoryBudget, TaskOptions, keyed_calls
 from trio_mcp.session.envelope import KEY_SIZE
 from trio_mcp.session.recovery.key_store import KEY_LIFE
 from trio_mcp.types import ToolAnnotations

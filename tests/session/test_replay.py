@@ -17,9 +17,8 @@ from wire_terms import INVALID_PARAMS
 
 from trio_mcp import CancelReason, Client, accept_defaults
 from trio_mcp.errors import ConfigurationError, InvalidRequestState
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import Accepted, Context, Server
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import KeyRing, ServiceOptions
 from trio_mcp.types import ToolAnnotations
 
 STATE_ERROR = {"code": INVALID_PARAMS, "message": InvalidRequestState.TEXT}

@@ -15,9 +15,8 @@ from trio_mcp import CancelReason
 from trio_mcp.base.shared_limits import SharedLimit
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.sealing import request_state
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import Accepted, Context, Server
-from trio_mcp.session import Limits, ServiceOptions
+from trio_mcp.session import KeyRing, Limits, ServiceOptions
 from trio_mcp.session.calls import directory
 from trio_mcp.types import JsonObject
 

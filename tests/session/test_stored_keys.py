@@ -19,8 +19,7 @@ from wire_terms import IDEMPOTENCY_KEY, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_
 
 from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import MemoryBudget
+from trio_mcp.session import KeyRing, MemoryBudget
 from trio_mcp.session.keyed_calls import KeyTable
 from trio_mcp.session.recovery.key_store import KEY_KIND, CallKey
 from trio_mcp.session.recovery.stored_journal import LOG_KIND

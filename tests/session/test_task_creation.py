@@ -15,8 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
+from trio_mcp.session import KeyRing, Limits, MemoryBudget, ServiceOptions
 from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
 from trio_mcp.storage import Change
 from trio_mcp.stores import Put, StoreError, StoreFull, StoreTimeout

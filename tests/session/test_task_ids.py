@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.protocol.sealing.request_state import KeyRing, from_base64url
+from trio_mcp.protocol.sealing.request_state import from_base64url
+from trio_mcp.session import KeyRing
 from trio_mcp.session.tasks.record import ID_CHARACTERS, TaskIds, TaskLife, is_storage_key, storage_key
 
 OLD, NEW = b"o" * 32, b"n" * 32

@@ -17,8 +17,7 @@ from wire_terms import SERVER_BUSY
 
 from trio_mcp import Context, TaskOptions
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import Peer
+from trio_mcp.session import KeyRing, Peer
 from trio_mcp.session.envelope import Caller
 from trio_mcp.session.tasks.adoption import ADOPT_AGAIN_SECONDS
 from trio_mcp.session.tasks.elsewhere import CANCEL_SECONDS

@@ -39,11 +39,10 @@ from trio_mcp.base.shared_limits import SharedLimit
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import Encoded
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay import host_links
 from trio_mcp.runtime import Account, open_supervisor
 from trio_mcp.server import registration
-from trio_mcp.session import Limits, MemoryBudget, Peer, Service, keyed_calls, subscriptions
+from trio_mcp.session import KeyRing, Limits, MemoryBudget, Peer, Service, keyed_calls, subscriptions
 from trio_mcp.session.calls import directory, url_elicitations
 from trio_mcp.session.calls.directory import CallDirectory
 from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations

@@ -15,9 +15,8 @@ from pages import Page
 from store_makers import KEYS
 
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server import Server
-from trio_mcp.session import MemoryBudget, ServiceOptions
+from trio_mcp.session import KeyRing, MemoryBudget, ServiceOptions
 from trio_mcp.stores import JournalStore, MemoryStore, Put, Record, Store, open_store, opening
 from trio_mcp.stores.redis_connection import Address as RedisAddress
 from trio_mcp.stores.sealed import SealedStore

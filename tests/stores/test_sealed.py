@@ -14,8 +14,7 @@ from store_makers import KEYS
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import MemoryBudget
+from trio_mcp.session import KeyRing, MemoryBudget
 from trio_mcp.stores import (
     Append,
     MemoryStore,

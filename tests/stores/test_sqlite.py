@@ -22,7 +22,7 @@ from waiting import until
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import KeyRing
 from trio_mcp.stores import (
     Append,
     EventsGone,

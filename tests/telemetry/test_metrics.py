@@ -19,8 +19,7 @@ from talk import talk_to
 
 from trio_mcp import Client, Context, PeerError, Server, accept, configure_logging
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import Limits, ServiceOptions
+from trio_mcp.session import KeyRing, Limits, ServiceOptions
 from trio_mcp.telemetry.meters import DURATIONS, METERS
 
 

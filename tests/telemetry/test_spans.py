@@ -23,9 +23,8 @@ from talk import talk_to
 from wire_terms import INVALID_PARAMS
 
 from trio_mcp import Backfill, Client, Context, PeerError, RelayServer, RequestTimeout, Server, ToolError, accept, proxy
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import KeyRing, ServiceOptions
 
 ERAS = ("legacy", "modern")
 both_eras = pytest.mark.parametrize("era", ERAS)

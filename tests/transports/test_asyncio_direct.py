@@ -18,8 +18,8 @@ from peer import hello
 from wire_terms import NEWEST_LEGACY
 
 from trio_mcp import Server, ServiceOptions, configure_logging
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.loop_turn import TURN
+from trio_mcp.session import KeyRing
 from trio_mcp.session.event_loop import HOME
 from trio_mcp_transports.asyncio_host.time_limits import SEND_BYTES, seconds_to_send
 from trio_mcp_transports.http import HttpLimits, McpApp, McpApps, asgi_app

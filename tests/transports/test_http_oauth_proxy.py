@@ -11,7 +11,7 @@ from asgi_peer import AsgiPeer, Reply, served
 
 from trio_mcp import HttpOptions, Server
 from trio_mcp.auth import GITHUB, OAuthProxy, ProtectedResource
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import KeyRing
 from trio_mcp_transports.asgi.access import read_headers
 from trio_mcp_transports.http import asgi_app
 

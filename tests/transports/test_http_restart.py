@@ -17,9 +17,8 @@ from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, SERVER_BUSY
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.memory_budget import process_budget
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import KeyRing, ServiceOptions
 from trio_mcp.storage import Change
 from trio_mcp.stores import Put, Record, Remove, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents

@@ -14,7 +14,7 @@ from noticing_store import NoticingDisk, NoticingStore
 from wire_terms import IDEMPOTENCY_KEY, SERVER_BUSY
 
 from trio_mcp import Context, HttpOptions, Server, ServiceOptions
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import KeyRing
 from trio_mcp.session.options import HandOver
 from trio_mcp_transports.http import McpApp, asgi_app
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..base import late
 
 if TYPE_CHECKING:
+    from ..protocol.sealing.request_state import KeyRing as KeyRing
     from ..runtime import Limits as Limits, MemoryBudget as MemoryBudget
     from . import (
         batch as batch,
@@ -101,6 +102,7 @@ else:
             "service": "Service open_service",
             "token_usage": "TokenEstimate TokenUsage usage_of used_tokens",
             "transport": "ChannelServer SharedServer Transport check_options find_transport",
+            "trio_mcp.protocol.sealing.request_state": "KeyRing",
             "trio_mcp.runtime": "Limits MemoryBudget",
             "tree": "AwaitedAnswers BranchTree CallState CallTree ClientTree ServiceTree",
         },

@@ -17,8 +17,7 @@ from store_talk import bury_none, dead, opened, thing
 from waiting import until
 
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import MemoryBudget
+from trio_mcp.session import KeyRing, MemoryBudget
 from trio_mcp.stores import Remove, SharedStore, StoreConflict, StoreError, StoreFull, open_store, redis_connection
 from trio_mcp.stores.redis import open_redis, problems_of
 from trio_mcp.testing.contract.leaks import open_descriptors

@@ -15,8 +15,7 @@ from store_servers import PostgresServer, RedisServer, postgres_server, redis_se
 from store_talk import BOUND, bury_none, dead, open_at, opened, thing, written
 
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import MemoryBudget
+from trio_mcp.session import KeyRing, MemoryBudget
 from trio_mcp.storage import MISSED
 from trio_mcp.stores import Notice, Remove, StoreError, StoreTimeout, open_store
 

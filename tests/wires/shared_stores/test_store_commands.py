@@ -12,8 +12,7 @@ from pathlib import Path
 
 import trio
 
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import MemoryBudget
+from trio_mcp.session import KeyRing, MemoryBudget
 from trio_mcp.stores import Append, Put, Record, open_store
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(1, 33))

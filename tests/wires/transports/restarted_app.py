@@ -13,8 +13,7 @@ from pathlib import Path
 import trio
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import KeyRing, ServiceOptions
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.hypercorn.serve import serve_asgi
 

@@ -22,8 +22,7 @@ from serving import START
 from wire_terms import INVALID_PARAMS
 
 from trio_mcp import Caller, Context, HttpOptions, Server, ServiceOptions
-from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import MemoryBudget, Peer
+from trio_mcp.session import KeyRing, MemoryBudget, Peer
 from trio_mcp.session.options import WORKPLACE, Workplace
 from trio_mcp_transports.asgi.requests import AuthorizedRequest, Body, Request
 from trio_mcp_transports.asgi.responses import BrokenOff, KnownResponse, Response

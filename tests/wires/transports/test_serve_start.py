@@ -13,7 +13,7 @@ from serving import served
 
 from trio_mcp import Client, Disconnected, Server, ServiceOptions
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import KeyRing
 from trio_mcp_transports.http import serve_http
 
 BOUND = 20
