@@ -67,6 +67,13 @@ async def test_a_ping_of_either_side_before_and_after_the_handshake_is_answered(
         assert await proxy.server.receive() == {"jsonrpc": "2.0", "id": "q", "result": {}}
 
 
+async def test_a_member_that_is_named_as_a_field_of_a_model_passes_as_it_came() -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy()
+        params: Json = {"name": "look", "meta": {"x": 1}, "result_type": None}
+        assert (await proxy.passed(ask(1, "tools/call", params)))["params"] == params
+
+
 async def test_ids_of_the_two_sides_are_separate() -> None:
     async with relayed() as proxy:
         await proxy.open_legacy({"roots": {}})

@@ -37,6 +37,7 @@ from ..errors import (
     Unreachable,
 )
 from ..protocol.codec import codec_for
+from ..protocol.codec.models import validated
 from ..protocol.codec.unknown import UnknownParams, UnknownResult, Unread
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -289,7 +290,7 @@ class Forwarding:
         token = None if self._shared else self._new_token(call, params)
         if token is not None:
             params = {**params, "_meta": {**as_object(params["_meta"]), PROGRESS_TOKEN: token}}
-        unread = UnknownParams.model_validate(params)
+        unread = validated(UnknownParams, params, "params")
         headers = self._headers.of(method, params, call.facts.headers)
         is_repeatable = self.memory is not None and self.memory.is_repeatable(method, params)
         to_call = partial(self._to_call, call)
@@ -408,10 +409,10 @@ class Forwarding:
         target = None if call is None else call.target
         send = self._post_question if target is None else target.post
         assert self._session is not None
-        answer = await self._session.forward(method, UnknownParams.model_validate(params), send)
+        answer = await self._session.forward(method, validated(UnknownParams, params, "params"), send)
         if principal is None:
             return answer
-        return UnknownResult.model_validate(self._bindings.answer(principal, answer.wire()))
+        return validated(UnknownResult, self._bindings.answer(principal, answer.wire()), "result")
 
     def _post_question(self, message: Notification | Request) -> None:
         if not self._streams.post(message) and isinstance(message, Request):

@@ -257,7 +257,7 @@ class HostLink(Link):
             HandshakeRejected: it has answered with an error, or not at all.
         """
         try:
-            params = UnknownParams.model_validate(self._params)
+            params = validated(UnknownParams, self._params, "params")
             # What comes with the answer is of the session: its questions wait until the host knows that it is open.
             opens = partial(session.connection.set_version, NEWEST_LEGACY)
             result = await session.forward(INITIALIZE, params, ignore_notification, on_settled=opens).result()
@@ -322,7 +322,7 @@ async def discovers(session: ClientSession, params: JsonObject, given_up: trio.E
 async def is_modern(session: ClientSession, params: JsonObject) -> bool:
     """Send `server/discover`, and return whether what comes back is of a modern server."""
     try:
-        result = await session.request(DISCOVER, UnknownParams.model_validate(params))
+        result = await session.request(DISCOVER, validated(UnknownParams, params, "params"))
     except PeerError as error:
         if error.code != UNSUPPORTED_VERSION:
             return error.code in MODERN_ERRORS

@@ -17,6 +17,7 @@ from ..client.lists import HarmlessTools
 from ..client.options import ClientOptions
 from ..client.requester import Requester, run_with_timeout
 from ..errors import Disconnected, McpError, RemoteProtocolError
+from ..protocol.codec.models import validated
 from ..protocol.codec.unknown import UnknownParams
 from ..session import ClientSession
 from ..session.forwarded import ForwardedRequest
@@ -147,14 +148,14 @@ class SessionMemory(Listeners):
         if self._initialized is not None:
             session.notify(INITIALIZED, self._initialized)
         sent = [
-            session.forward(method, UnknownParams.model_validate(params), ignore_notification)
+            session.forward(method, validated(UnknownParams, params, "params"), ignore_notification)
             for method, params in self._requests()
         ]
         if sent:
             self._link.start(partial(note_rejected, sent))
         logger.info("the session was opened again")
         for method, params in self._missed():
-            self._notify(method, UnknownParams.model_validate(params))
+            self._notify(method, validated(UnknownParams, params, "params"))
 
     def _requests(self) -> Iterator[tuple[str, JsonObject]]:
         if self._level is not None:
@@ -208,7 +209,7 @@ class LastingDialect(HostDialect):
             RemoteProtocolError: the server has come back with another revision.
             PeerError, RequestTimeout, Disconnected: it did not open the session.
         """
-        params = UnknownParams.model_validate(self._memory.handshake)
+        params = validated(UnknownParams, self._memory.handshake, "params")
         opening = self.session.forward("initialize", params, ignore_notification)
         result = await run_with_timeout(ASK_AGAIN_SECONDS, "the handshake", opening.result)
         version = result.get("protocolVersion")
