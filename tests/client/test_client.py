@@ -27,6 +27,7 @@ from scripted import (
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import CLIENT_CAPABILITIES, LOG_LEVEL, METHOD_NOT_FOUND, MODERN, PROTOCOL_VERSION
 
+from trio_mcp import Client, Context, Server
 from trio_mcp.client import decline
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RequestTimeout
 from trio_mcp.types import CallToolResult, ReadResourceResult
@@ -259,6 +260,35 @@ async def test_a_close_is_bounded_though_the_server_reads_nothing() -> None:
         assert trio.current_time() <= 15
         for call in calls:
             await call.fails(Disconnected)
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["reports", "asks"])
+async def test_a_thousand_calls_at_once_do_not_stop_a_connection_whose_ends_both_have_much_to_send(
+    mode: str, asks: bool
+) -> None:
+    server, ended = Server("busy"), list[None]()
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        for step in range(3):
+            await ctx.progress(step)
+        if asks:
+            await ctx.elicit("Sure?", bool)
+
+    async with Client.connect(server, mode=mode, on_elicit=lambda _params: decline()) as client:
+
+        async def call() -> None:
+            await client.call_tool("work", on_progress=lambda *_: None)
+            ended.append(None)
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                # More than any queue has room for, while the one before is being written.
+                for _ in range(4):
+                    for _ in range(300):
+                        nursery.start_soon(call)
+                    await trio.lowlevel.checkpoint()
+    assert len(ended) == 1200
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.runtime import MemoryBudget, Outbox
-from trio_mcp.runtime.outbox import MAX_QUEUED_BYTES
+from trio_mcp.runtime.outbox import MAX_QUEUED_BYTES, QUESTIONS
 
 
 async def test_items_are_taken_in_order_and_all_at_once() -> None:
@@ -103,6 +103,30 @@ async def test_waiting_for_an_outbox_that_is_not_full_waits_until_the_outbox_is_
     outbox.take_nowait()
     with trio.fail_after(1):
         await outbox.wait_not_full()
+
+
+@pytest.mark.parametrize(
+    ("asked", "unasked", "pending", "waits"),
+    [
+        (1, 5, 0, False),
+        (2, 0, 0, True),
+        (2, 5, 0, True),
+        (2 + QUESTIONS - 1, 5, 1, False),
+        (2 + QUESTIONS, 0, 1, True),
+    ],
+)
+async def test_answers_that_are_not_read_fill_an_outbox_and_what_we_have_caused_does_not(
+    asked: int, unasked: int, pending: int, waits: bool
+) -> None:
+    outbox: Outbox[int] = Outbox(limit=2, pending=range(pending))
+    for item in range(asked + unasked):
+        outbox.post(item, unasked=item >= asked)
+    with trio.move_on_after(1) as scope:
+        await outbox.wait_for_reader()
+    assert scope.cancelled_caught == waits
+    outbox.take_nowait()
+    with trio.fail_after(1):
+        await outbox.wait_for_reader()
 
 
 async def test_what_was_queued_before_the_close_is_still_taken_and_then_the_end_shows_as_nothing() -> None:
@@ -221,6 +245,9 @@ async def test_an_outbox_is_full_of_bytes_as_well_as_of_items() -> None:
     assert not outbox.is_full
     outbox.post(b"x")
     assert outbox.is_full
+    with trio.move_on_after(1) as scope:
+        await outbox.wait_for_reader()
+    assert scope.cancelled_caught
     outbox.take_nowait()
     assert not outbox.is_full
 

@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 """Queued bytes from which on `send` waits, in an outbox that counts them."""
+QUESTIONS: Final = 4
+"""Questions at once that a request of ours may let the peer ask, before it has to read the answers."""
 
 
 def no_size(_item: object) -> int:
@@ -60,6 +62,8 @@ class Outbox(Generic[T]):
     """Offered an item if nothing is queued and the reader waits; returns True if it has sent it."""
     queue_while: Collection[object] = ()
     """While this holds anything, items are queued and not offered to `send_now`, so that several share a write."""
+    pending: Collection[object] = ()
+    """Our requests that the peer runs; each may let it ask, and answers to `QUESTIONS` of each may wait above the limit."""
     account: Account | None = None
     """Counts the bytes that are queued or being written; None counts nothing."""
     size_of: Callable[[T], int] = no_size
@@ -69,16 +73,24 @@ class Outbox(Generic[T]):
     _queued_bytes: int = 0
     _taken_bytes: int = 0
     _drawn: int = 0
+    _unasked: int = 0
     # Made for the first sender that has to wait: most outboxes are never full.
     _senders: trio.lowlevel.ParkingLot | None = None
 
-    def post(self, item: T, *, last: bool = False) -> None:
-        """Queue an item without waiting, also above the limit; with `last`, close the outbox after it."""
+    def post(self, item: T, *, last: bool = False, unasked: bool = False) -> None:
+        """Queue an item without waiting, also above the limit.
+
+        Args:
+            last: close the outbox after it.
+            unasked: the peer has not caused it: `wait_for_reader` does not count it.
+        """
         if self.closed:
             return
         send_now = None if self.on_ready is None or self.items or self.queue_while else self.send_now
         if send_now is None or not send_now(item):
             self.items.append(item)
+            if unasked:
+                self._unasked += 1
             if self.account is not None:
                 self._queued_bytes += self.size_of(item)
                 held = self._queued_bytes + self._taken_bytes
@@ -107,6 +119,18 @@ class Outbox(Generic[T]):
                 self._senders = trio.lowlevel.ParkingLot()
             await self._senders.park()
 
+    async def wait_for_reader(self) -> None:
+        """Wait while what the peer has caused fills the outbox: a peer that does not read its answers is not read either.
+
+        What we have caused does not count: a peer that stops reading by the same rule would wait for us, as we for it.
+        """
+        while self._queued_bytes >= MAX_QUEUED_BYTES or (
+            len(self.items) - self._unasked >= self.limit + QUESTIONS * len(self.pending)
+        ):
+            if self._senders is None:
+                self._senders = trio.lowlevel.ParkingLot()
+            await self._senders.park()
+
     def _wake_senders(self) -> None:
         if self._senders is not None:
             self._senders.unpark_all()
@@ -116,7 +140,7 @@ class Outbox(Generic[T]):
         self.written()
         items, self.items = self.items, []
         self._taken_bytes, self._queued_bytes = self._queued_bytes, 0
-        self.is_full = False
+        self._unasked, self.is_full = 0, False
         self._wake_senders()
         return items
 

@@ -124,7 +124,7 @@ async def read_all(
     outbox: Outbox[Envelope],
     turn: LoopTurn | None = None,
 ) -> None:
-    """Pass every message to `take` until the channel ends; wait after a message while `outbox`, where its answers go, is full.
+    """Pass every message to `take` until the channel ends; wait after a message while answers fill `outbox`.
 
     Other tasks have a turn before and after a large message is passed on, after many small ones, and after expensive ones.
 
@@ -158,9 +158,9 @@ async def read_all(
                 # Not kept while this waits: the next one may come in an hour, and this one may be large.
                 del envelope, taken
             del envelopes
-            # A peer that does not read its answers is not read either: else its requests would pile up as answers here.
+            # Else the requests of a peer that reads nothing would pile up as answers here.
             if outbox.is_full:
-                await outbox.wait_not_full()
+                await outbox.wait_for_reader()
     except trio.EndOfChannel:
         return
 

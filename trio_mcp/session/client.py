@@ -151,7 +151,7 @@ class ClientSession:
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
         self._on_lost = on_lost
-        self._outbox: Outbox[Envelope] = Outbox()
+        self._outbox: Outbox[Envelope] = Outbox(pending=self.connection.pending)
         self.records = RepeatedRecords(logger)
         self._server_requests = ServerRequests(
             request_handlers, self.connection, self._outbox, self.records, max_handlers
@@ -261,13 +261,13 @@ class ClientSession:
         slot.give_up()
         notice = self.connection.withdraw(request_id, "the caller no longer needs the answer")
         if notice is not None:
-            self._outbox.post(Envelope(notice, about=request_id, stateless=self.terms.stateless))
+            self._outbox.post(Envelope(notice, about=request_id, stateless=self.terms.stateless), unasked=True)
 
     def notify(self, method: str, params: Model) -> None:
         """Queue a notification; it is sent as soon as the channel has room."""
         self.connection.notified = True
         encoded = NO_PARAMS if is_without_members(params) else self.terms.codec.encode_notification(method, params)
-        self._outbox.post(Envelope(Notification(method, encoded)))
+        self._outbox.post(Envelope(Notification(method, encoded)), unasked=True)
 
     @property
     def is_full(self) -> bool:
@@ -369,7 +369,7 @@ class ClientSession:
         if stateless and self._channel.network is not OVER_PIPE:
             # Built here, where the params are still a model: the HTTP channel would have to parse what was just encoded.
             headers = {**headers, **headers_for(request.method, params)}
-        self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless))
+        self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless), unasked=True)
         if operation is not None:
             operation.sent_as(request.id)
 
@@ -382,7 +382,7 @@ class ClientSession:
         # One that asks for a task is never cancelled by a notification, but by `tasks/cancel` when the id is known (L-CAN-1b).
         wants_task = isinstance(params, CallToolRequestParams) and params.task is not None
         if notice is not None and not wants_task:
-            self._outbox.post(Envelope(notice, about=request_id, stateless=self.terms.stateless))
+            self._outbox.post(Envelope(notice, about=request_id, stateless=self.terms.stateless), unasked=True)
 
     def _end(self, why: str) -> None:
         # The first reason is the cause; the others follow from it.
