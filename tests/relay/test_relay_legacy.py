@@ -229,6 +229,14 @@ async def test_a_cancellation_of_the_server_ends_the_request_to_the_model_withou
         await proxy.host.hears_nothing_before(proxy.server, result(2))
 
 
+@pytest.mark.parametrize("_again", range(6))  # Trio runs the tasks of one step in any order
+async def test_what_a_host_that_leaves_waits_for_is_cancelled_at_the_server(_again: int) -> None:
+    async with legacy() as proxy:
+        await proxy.passed(call(1))
+        await proxy.host.leave()
+        assert (await proxy.server.receive())["params"]["requestId"] == 1
+
+
 async def test_a_host_that_leaves_ends_the_request_to_the_model() -> None:
     model = Model(held=True)
     async with legacy(model) as proxy:

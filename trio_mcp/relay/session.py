@@ -445,6 +445,9 @@ class RelaySession(ServerSession):
                         await session.requests.wait_none_left()
                 finally:
                     session.close(CancelReason.DISCONNECT)
+                    # Its calls withdraw their requests at the server.
+                    with trio.move_on_after(CLEAN_UP, shield=True):
+                        await session.requests.wait_none_left()
         finally:
             await link.aclose()  # noqa: ASYNC102  it is shielded and bounded itself
 
