@@ -16,6 +16,7 @@ from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
 from trio_mcp.base.shared_limits import ANSWERED_QUESTIONS
 from trio_mcp.relay.offers import STRAY_SECONDS
 from trio_mcp.relay.streams import MAX_UNREAD
+from trio_mcp.runtime import Mailbox
 from trio_mcp.runtime.quota import half_of, quarter_of
 from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
 
@@ -223,6 +224,19 @@ async def test_a_request_counts_for_its_caller_until_it_ends_in_whichever_way(en
                     await reply.end()
             if ends == "lost":
                 server = await hosts.discovered(user("alice"))
+
+
+async def test_a_request_that_cannot_be_sent_is_rejected_and_counts_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp.session.client.Mailbox", lambda **_: Mailbox(limit=1))
+    async with proxied(options=ServiceOptions(actors=Limits(actors=4))) as hosts:
+        server = await hosts.discovered()
+        for _ in range(3):
+            reply, got = await hosts.call(server)
+            rejected = await hosts.peer.start(*modern_call("look", id="over")).end()
+            assert rejected.json["error"]["code"] == -32000
+            assert unnamed(rejected.json["error"]["message"], "the server") == []
+            await server.send(result(got["id"], resultType="complete"))
+            await reply.end()
 
 
 async def test_the_samples_of_one_caller_in_several_sessions_leave_room_for_another() -> None:

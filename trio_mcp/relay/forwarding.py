@@ -285,6 +285,7 @@ class Forwarding:
 
         Raises:
             Disconnected: there is no connection.
+            LimitExceeded: too many requests wait for the server.
         """
         method = call.facts.method
         token = None if self._shared else self._new_token(call, params)
@@ -446,6 +447,8 @@ class Exchange:
                 self._sent = self._forwarding.send(call, self._params, partial(self._settled, call))
         except Disconnected as error:
             self._failure = self._forwarding.error_of(error, call.facts.method)
+        except LimitExceeded:
+            self._failure = ErrorDetail(SERVER_BUSY, "too many requests wait for the server")
         if self._sent is None or isinstance(self._sent[0], UnreadRequest):
             call.actor.wake()
 
