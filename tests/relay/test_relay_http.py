@@ -121,6 +121,15 @@ async def test_a_session_that_is_deleted_closes_its_connection() -> None:
         await server.ends()
 
 
+async def test_a_request_whose_session_is_deleted_gets_an_error() -> None:
+    async with proxied() as hosts:
+        headers, server = await hosts.open_session()
+        reply = hosts.peer.start(legacy_call("look", id=2), headers)
+        await server.receive()
+        await hosts.peer.post(b"", headers, method="DELETE")
+        assert (await reply.end()).last["error"]["code"] == -32603
+
+
 async def test_a_session_that_has_ended_is_in_no_reference_cycle() -> None:
     def unused() -> Any:
         raise AssertionError("nothing connects")

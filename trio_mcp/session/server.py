@@ -279,7 +279,8 @@ class ServerSession:
         # Before their questions are forgotten: a call that another connection waits for asks them again there.
         for target in list(self.requests):
             if not self.requests.was_cancelled(target):
-                target.fallback = reply
+                # The first end counts, as with the reason of a cancel: a call may not have ended before the next.
+                target.fallback = target.fallback or reply
             withdraw(target, reason)
         self._asks.close()
         if self._records is not None:
