@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 
 import pytest
 import trio
@@ -29,6 +30,7 @@ from trio_mcp.runtime import (
 )
 
 Body = Callable[[Actor], Awaitable[object]]
+PLACE: ContextVar[str] = ContextVar("PLACE", default="elsewhere")
 
 
 @pytest.fixture
@@ -71,6 +73,18 @@ async def test_a_delayed_body_runs_once_it_is_woken(supervisor: Supervisor) -> N
     actor.wake()
     actor.wake()
     assert await ended.wait() == Returned("done")
+
+
+async def test_a_delayed_body_has_the_context_of_its_start(supervisor: Supervisor) -> None:
+    async def read(_actor: Actor) -> str:
+        return PLACE.get()
+
+    ended = Ended()
+    token = PLACE.set("start")
+    actor = supervisor.start(read, ended, delayed=True)
+    PLACE.reset(token)
+    actor.wake()
+    assert await ended.wait() == Returned("start")
 
 
 async def test_a_cancel_starts_a_delayed_body_which_is_cancelled(supervisor: Supervisor) -> None:

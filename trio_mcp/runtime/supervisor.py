@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 
@@ -156,7 +157,9 @@ class Supervisor:
         self._actors[name] = actor
         self._counts.started += 1
         if delayed and deadline == math.inf:
-            actor.begin = partial(self._nursery.start_soon, self._run, actor, body, name=name)
+            # In the context of this step, such as its span, and not of the one that wakes it.
+            begin = partial(self._nursery.start_soon, self._run, actor, body, name=name)
+            actor.begin = partial(copy_context().run, begin)
         else:
             self._nursery.start_soon(self._run, actor, body, name=name)
         if self.watchdog.asleep:
