@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from unittest.mock import ANY
 
@@ -30,7 +31,8 @@ from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.protocol.jsonrpc import MAX_BATCH, Malformed, Unanswered
 from trio_mcp.relay import Backfill
 from trio_mcp.relay.forwarding import MAX_UNSENT
-from trio_mcp.session import Envelope, Received
+from trio_mcp.session import Call, Envelope, Received
+from trio_mcp.testing.interruptions.census import only_new_objects
 from trio_mcp.types import CreateMessageResult, ElicitRequestFormParams, ElicitResult
 from trio_mcp_transports.stdio.channel import LineChannel
 
@@ -93,6 +95,23 @@ async def test_a_cancellation_of_the_host_crosses() -> None:
         assert (await proxy.server.receive())["params"]["requestId"] == 3
         # The id is free again.
         assert await proxy.passed(call(3)) == call(3)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"result": {}}, {"error": {"code": 1, "message": "no"}}, None], ids=["result", "error", "cancelled"]
+)
+async def test_a_call_is_freed_when_it_has_ended(answer: Json | None) -> None:
+    async with legacy() as proxy:
+        with only_new_objects():
+            await proxy.passed(call(1))
+            if answer is None:
+                await proxy.host.send(cancel(1))
+                await proxy.server.receive()
+            else:
+                await proxy.server.send({"jsonrpc": "2.0", "id": 1, **answer})
+                await proxy.host.receive()
+            await trio.testing.wait_all_tasks_blocked()
+            assert [each for each in gc.get_objects() if isinstance(each, Call)] == []
 
 
 async def test_an_id_that_is_in_use_is_rejected() -> None:
