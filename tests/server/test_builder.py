@@ -279,6 +279,7 @@ class Wired:
         (lambda: tool("x").parameters(Wired), TypeError, ["parameters", "Wired", "Wire"]),
         (lambda: tool("x").parameters(Nothing).execute(Wire), TypeError, ["Wire"]),  # type: ignore[arg-type]
         (lambda: tool("x").parameters(Nothing).execute(str.upper), TypeError, ["upper", "params", "ctx"]),  # type: ignore[arg-type]
+        (lambda: tool("x").parameters(Nothing).handoff(before=greet, client=len, after=greet), TypeError, ["client"]),  # type: ignore[arg-type]
         (lambda: tool("x").requires("smapling").parameters(Nothing).execute(greet), ValueError, ["smapling"]),  # type: ignore[arg-type]
     ],
 )
