@@ -1,4 +1,4 @@
-"""What ends the handlers of a client, over real wires."""
+"""The handlers of a client over real wires: what ends them, and many at once."""
 
 from __future__ import annotations
 
@@ -99,6 +99,25 @@ async def lost(client: Client, tool: str) -> None:
     """Call a tool whose connection is going to be lost."""
     with pytest.raises(Disconnected):
         await client.call_tool(tool)
+
+
+@modes
+@pytest.mark.parametrize("wire", ["stdio", "websocket"])
+async def test_thousands_of_questions_at_once_stop_neither_end(wire: str, mode: str) -> None:
+    answered: list[str] = []
+    with trio.fail_after(START):
+        async with connected(wire, mode, on_elicit=accept_defaults) as client:
+
+            async def call() -> None:
+                answered.append((await client.call_tool("ask")).text)
+
+            async with trio.open_nursery() as nursery:
+                # More than the pipe and the queue of either end have room for.
+                for _ in range(6):
+                    for _ in range(400):
+                        nursery.start_soon(call)
+                    await trio.lowlevel.checkpoint()
+    assert len(answered) == 2400
 
 
 async def test_a_server_on_stdio_does_not_warn_that_its_key_ends_with_it(tmp_path: Path) -> None:
