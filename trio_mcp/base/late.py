@@ -144,15 +144,15 @@ LARGE: Final = 4 << 20
 def no_collection() -> Generator[None]:
     """Load modules in the block without a collection: that makes a hundred thousand objects and hardly any garbage."""
     # To look for it would take a tenth of the start.
-    collecting = gc.isenabled()
+    collecting, before = gc.isenabled(), len(sys.modules)
     gc.disable()
     try:
         yield
     finally:
         if collecting:
             # All objects are old now, as after the collections that they would have outlived. But not if the program has frozen
-            # some, which this would thaw.
-            if not gc.get_freeze_count():
+            # some, which this would thaw; to count them takes as long as to scan them.
+            if len(sys.modules) > before and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
