@@ -6,6 +6,7 @@ time, and is what `make test` runs. A single test elsewhere that needs such a th
 
 from __future__ import annotations
 
+import gc
 import signal
 from pathlib import Path
 
@@ -51,6 +52,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         few = few_of([item.nodeid for item in items])
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in few])
         items[:] = [item for item in items if item.nodeid in few]
+
+
+def pytest_collection_finish() -> None:
+    # The tests live as long as the process: to look through all of them for garbage, again and again, would take a long time.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
