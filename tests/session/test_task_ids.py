@@ -52,6 +52,11 @@ def test_an_id_that_was_changed_is_not_known() -> None:
         assert ids().life_in_another_process(changed, "alice") is None
 
 
+def test_no_id_begins_as_an_option_of_a_command() -> None:
+    own = ids()
+    assert not [each for each in (own.new("alice", 1.0, 2.0) for _ in range(1_000)) if not each[0].isalnum()]
+
+
 def test_ids_are_random_and_their_keys_in_a_store_are_not_them() -> None:
     own = ids()
     many = [own.new("alice", 1.0, 2.0) for _ in range(100)]

@@ -70,6 +70,7 @@ def test_a_task_that_its_client_has_left_is_followed_and_answered() -> None:
         assert (done.returncode, done.stdout) == (0, "3: 4\n"), done.stderr
         assert "[completed] writing" in done.stderr
         done = trio_mcp("tasks", "follow", url, trio.run(start_report, url), "--answer", "value=5", "--json")
+        assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["result"]["content"][0]["text"] == "3: 5"
         done = trio_mcp("tasks", "list", url, "--mode", "legacy")
         assert (done.returncode, done.stdout) == (0, "")

@@ -78,7 +78,8 @@ class TaskIds:
     def new(self, owner: str, created: float, expires: float) -> str:
         """Return an id for a task of this owner that exists between these times, in Unix seconds."""
         times = b"".join(int(time * 1000).to_bytes(_TIME_BYTES) for time in (created, expires))
-        body = secrets.token_bytes(_RANDOM_BYTES) + self._boot + times
+        # Without its first bit, an id does not begin with a dash, as an option of a command does.
+        body = secrets.randbits(8 * _RANDOM_BYTES - 1).to_bytes(_RANDOM_BYTES) + self._boot + times
         return to_base64url(body + self._tag(self._keys[0], body, owner))
 
     def life_in_another_process(self, task_id: str, owner: str) -> TaskLife | None:
