@@ -106,7 +106,7 @@ async def test_waiting_for_an_outbox_that_is_not_full_waits_until_the_outbox_is_
 
 
 @pytest.mark.parametrize(
-    ("asked", "unasked", "pending", "waits"),
+    ("asked", "unasked", "unanswered", "waits"),
     [
         (1, 5, 0, False),
         (2, 0, 0, True),
@@ -116,9 +116,9 @@ async def test_waiting_for_an_outbox_that_is_not_full_waits_until_the_outbox_is_
     ],
 )
 async def test_answers_that_are_not_read_fill_an_outbox_and_what_we_have_caused_does_not(
-    asked: int, unasked: int, pending: int, waits: bool
+    asked: int, unasked: int, unanswered: int, waits: bool
 ) -> None:
-    outbox: Outbox[int] = Outbox(limit=2, pending=range(pending))
+    outbox: Outbox[int] = Outbox(limit=2, unanswered=range(unanswered))
     for item in range(asked + unasked):
         outbox.post(item, unasked=item >= asked)
     with trio.move_on_after(1) as scope:

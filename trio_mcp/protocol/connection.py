@@ -29,6 +29,7 @@ A batch, which only 2025-03-26 has, is taken apart: each of its messages is then
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from enum import Enum
 from typing import TypeAlias
 
@@ -190,11 +191,11 @@ class Connection:
         "_lost",
         "_next_id",
         "_peer",
+        "_pending",
         "_withdrawn",
         "dropped",
         "notified",
         "open_ids",
-        "pending",
         "shared_channel",
         "takes_plain",
         "terms",
@@ -218,8 +219,7 @@ class Connection:
         """What the handshake has agreed on; the newest legacy revision before that."""
         self.open_ids: set[RequestId] = set()
         """The ids of the peer's open requests; an id is removed when its request is over."""
-        self.pending: dict[RequestId, PendingRequest] = {}
-        """Our requests that the peer has not answered."""
+        self._pending: dict[RequestId, PendingRequest] = {}
         self._next_id = first_id - 1
         self._withdrawn: dict[RequestId, PendingRequest] = {}
         self._lost = LostAnswers()
@@ -243,8 +243,8 @@ class Connection:
     def close(self) -> list[RequestId]:
         """Close the connection, and return the ids of our requests that will never be answered."""
         self.terms.phase = Phase.CLOSED
-        lost = list(self.pending)
-        self.pending.clear()
+        lost = list(self._pending)
+        self._pending.clear()
         self.open_ids.clear()
         return lost
 
@@ -271,11 +271,11 @@ class Connection:
                     return self._reply(message)
                 case Batch():
                     return self._batch(message)
-                case Malformed(error, None, is_answer=True) if self.pending:
+                case Malformed(error, None, is_answer=True) if self._pending:
                     return Rejected(error) if self._answers_notification() else self._lose(message)
                 case Malformed(error, answers):
                     may_be_request = error.request_id is not None or message.is_cut
-                    if answers is None or (may_be_request and answers not in self.pending):
+                    if answers is None or (may_be_request and answers not in self._pending):
                         return Rejected(error)
                     return self._failed(answers, error)
                 case Unanswered():
@@ -310,30 +310,30 @@ class Connection:
         codec = codec or self.terms.codec
         encoded = NO_PARAMS if is_without_members(params) else codec.encode_request(method, params)
         self._next_id += 1
-        self.pending[self._next_id] = PendingRequest(
+        self._pending[self._next_id] = PendingRequest(
             result_method or method, codec, codec.expects_task(method, params), type(params) is UnknownParams
         )
         return make_tuple(Request, (self._next_id, method, encoded))
 
     def wait_again(self, request_id: RequestId, method: str) -> None:
         """Wait for the answer to a request that this side sent before it was restarted; nothing is sent."""
-        self.pending[request_id] = PendingRequest(method, self.terms.codec, may_be_task=True)
+        self._pending[request_id] = PendingRequest(method, self.terms.codec, may_be_task=True)
 
     @property
-    def unanswered(self) -> list[RequestId]:
-        """The ids of our requests that have no answer yet."""
-        return list(self.pending)
+    def unanswered(self) -> Collection[RequestId]:
+        """The ids of our requests that have no answer yet, now and later."""
+        return self._pending.keys()
 
     def method_of(self, request_id: RequestId) -> str:
         """Return the method of a request of ours that has no answer yet."""
-        return self.pending[request_id].method
+        return self._pending[request_id].method
 
     def withdraw(self, request_id: RequestId, reason: str) -> Notification | None:
         """Stop waiting for an answer; return the notification for the peer, or None if it has answered or must get none.
 
         `initialize` is never cancelled (L-CAN-1b).
         """
-        pending = self.pending.pop(request_id, None)
+        pending = self._pending.pop(request_id, None)
         if pending is None:
             return None
         self._lost.withdrawn(request_id)
@@ -377,7 +377,7 @@ class Connection:
 
     def _reply(self, message: Response | ErrorResponse) -> Event:
         id = message.id
-        pending = None if id is None else self.pending.pop(id, None)
+        pending = None if id is None else self._pending.pop(id, None)
         if pending is None or id is None:
             return self._misdirected(message)
         self.notified = False
@@ -398,14 +398,14 @@ class Connection:
         id = message.id
         if id is None and isinstance(message, ErrorResponse):
             about_notification = message.error.code == METHOD_NOT_FOUND and self._answers_notification()
-            return self._stray(None) if about_notification or not self.pending else self._lose(message)
+            return self._stray(None) if about_notification or not self._pending else self._lose(message)
         late = self._withdrawn.get(id) if isinstance(message, Response) and id is not None else None
         stray = self._stray(id)
         if late is not None and late.may_be_task:
             return _late_task(late, message) or stray
-        if stray.kind is not StrayKind.UNKNOWN or not self.pending or self._peer is Side.CLIENT:
+        if stray.kind is not StrayKind.UNKNOWN or not self._pending or self._peer is Side.CLIENT:
             return stray
-        if isinstance(id, str) and id.isdecimal() and id.isascii() and len(id) < 16 and int(id) in self.pending:
+        if isinstance(id, str) and id.isdecimal() and id.isascii() and len(id) < 16 and int(id) in self._pending:
             return self._failed(int(id), _other_id(id))
         return self._lose(message if isinstance(message, ErrorResponse) else Malformed(_other_id(id)))
 
@@ -417,7 +417,7 @@ class Connection:
 
     def _lose(self, message: Malformed | ErrorResponse) -> Event:
         """Note that one of the open requests has got an unusable answer, and fail it if it is known which."""
-        if not (known := self._lost.add(message, self.pending.keys())):
+        if not (known := self._lost.add(message, self._pending.keys())):
             return Ignored("an answer that does not say which request it belongs to")
         return self.receive(known[0]) if len(known) == 1 else BatchIn(known)
 
@@ -425,7 +425,7 @@ class Connection:
         """Return this answer and those that are known to be lost with it; None if it is no answer or tells nothing of them."""
         match message:
             case Response(id) | ErrorResponse(id) | Unanswered(id) | Malformed(answers=id):
-                known = self._lost.answered(id, self.pending.keys())
+                known = self._lost.answered(id, self._pending.keys())
                 return BatchIn((message, *known)) if known else None
             case _:
                 return None
@@ -438,7 +438,7 @@ class Connection:
 
     def _failed(self, request_id: RequestId, error: Exception) -> ReplyIn | Ignored:
         """End our request with an error: it gets no usable answer."""
-        if self.pending.pop(request_id, None) is None:
+        if self._pending.pop(request_id, None) is None:
             return self._stray(request_id)
         return ReplyIn(request_id, error)
 
@@ -466,12 +466,12 @@ class Connection:
     def _reject_batch(self, batch: Batch) -> BatchIn | Rejected:
         """Fail our requests that the batch would have answered; otherwise they would never end."""
         ids = [as_integer(item.get("id")) for item in batch.items if isinstance(item, dict) and "method" not in item]
-        lost = [id for id in ids if is_request_id(id) and id in self.pending]
+        lost = [id for id in ids if is_request_id(id) and id in self._pending]
         return BatchIn(tuple([Malformed(batch.error, id) for id in lost])) if lost else Rejected(batch.error)
 
     def __repr__(self) -> str:
         version = self.terms.codec.revision.name
-        return f"<Connection {self.terms.phase.value} {version} open={len(self.open_ids)} asked={len(self.pending)}>"
+        return f"<Connection {self.terms.phase.value} {version} open={len(self.open_ids)} asked={len(self._pending)}>"
 
 
 def _late_task(withdrawn: PendingRequest, answer: Response | ErrorResponse) -> LateTask | None:

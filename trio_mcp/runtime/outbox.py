@@ -36,7 +36,7 @@ T = TypeVar("T")
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 """Queued bytes from which on `send` waits, in an outbox that counts them."""
 QUESTIONS: Final = 4
-"""Questions at once that a request of ours may let the peer ask, before it has to read the answers."""
+"""Questions that the peer may ask at once for each of our requests before it has to read the answers."""
 
 
 def no_size(_item: object) -> int:
@@ -62,8 +62,8 @@ class Outbox(Generic[T]):
     """Offered an item if nothing is queued and the reader waits; returns True if it has sent it."""
     queue_while: Collection[object] = ()
     """While this holds anything, items are queued and not offered to `send_now`, so that several share a write."""
-    pending: Collection[object] = ()
-    """Our requests that the peer runs; each may let it ask, and answers to `QUESTIONS` of each may wait above the limit."""
+    unanswered: Collection[object] = ()
+    """Our requests that the peer runs: for each, the answers to `QUESTIONS` questions may wait above the limit."""
     account: Account | None = None
     """Counts the bytes that are queued or being written; None counts nothing."""
     size_of: Callable[[T], int] = no_size
@@ -115,9 +115,7 @@ class Outbox(Generic[T]):
     async def wait_not_full(self) -> None:
         """Wait until `send` would not wait."""
         while self.is_full:
-            if self._senders is None:
-                self._senders = trio.lowlevel.ParkingLot()
-            await self._senders.park()
+            await self._wait_taken()
 
     async def wait_for_reader(self) -> None:
         """Wait while what the peer has caused fills the outbox: a peer that does not read its answers is not read either.
@@ -125,11 +123,14 @@ class Outbox(Generic[T]):
         What we have caused does not count: a peer that stops reading by the same rule would wait for us, as we for it.
         """
         while self._queued_bytes >= MAX_QUEUED_BYTES or (
-            len(self.items) - self._unasked >= self.limit + QUESTIONS * len(self.pending)
+            len(self.items) - self._unasked >= self.limit + QUESTIONS * len(self.unanswered)
         ):
-            if self._senders is None:
-                self._senders = trio.lowlevel.ParkingLot()
-            await self._senders.park()
+            await self._wait_taken()
+
+    async def _wait_taken(self) -> None:
+        if self._senders is None:
+            self._senders = trio.lowlevel.ParkingLot()
+        await self._senders.park()
 
     def _wake_senders(self) -> None:
         if self._senders is not None:

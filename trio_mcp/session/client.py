@@ -151,7 +151,7 @@ class ClientSession:
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
         self._on_lost = on_lost
-        self._outbox: Outbox[Envelope] = Outbox(pending=self.connection.pending)
+        self._outbox: Outbox[Envelope] = Outbox(unanswered=self.connection.unanswered)
         self.records = RepeatedRecords(logger)
         self._server_requests = ServerRequests(
             request_handlers, self.connection, self._outbox, self.records, max_handlers
@@ -453,7 +453,7 @@ class ClientSession:
     def _lose_connection(self, handlers: trio.Nursery, why: str) -> None:
         """Fail every request that waits; what is queued was meant for the connection that has ended."""
         self._outbox.take_nowait()
-        for request_id in self.connection.unanswered:
+        for request_id in tuple(self.connection.unanswered):
             self._receive(handlers, Envelope(Unanswered(request_id, why)))
         if not self.terms.stateless:
             self._on_session_lost()

@@ -38,7 +38,7 @@ HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     PendingAsks: ("actors", "recorded", "earlier", "prompting"),
     NotificationDispatch: ("progress", "streams"),
     ServerRequests: ("_scopes",),
-    Connection: ("open_ids", "pending"),
+    Connection: ("open_ids", "_pending"),
     Mailbox: ("_slots",),
     Outbox: ("items",),
 }
