@@ -454,6 +454,7 @@ async def test_a_browser_function_that_fails_is_named_without_its_text(world: Wo
     assert not any("state=" in str(each) for each in cause_chain(caught.value))
 
 
+@pytest.mark.trio  # in real time: virtual time does not wait for the thread of the browser
 async def test_without_a_browser_the_error_says_what_to_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     pages: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: pages.append(url) or len(pages) == 1)
