@@ -13,7 +13,7 @@ what counts as a call and as a change of file. There are three conversations wit
 Each request is recorded when it was made a few times, so that what is built and compiled on first use is not counted. The figures
 may still vary by one or two: how many bytes a read brings, and which of two tasks goes on first, is not ours to say. `--trace`
 prints how each function got control, and which files control passed between; `--roads` prints the sums of each conversation as
-JSON, for `tests/test_house.py`.
+JSON, for `house.py`.
 """
 
 from __future__ import annotations

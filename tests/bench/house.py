@@ -2,8 +2,7 @@
 
 Counted are lines of code and files of each room (a folder with Python files, without the folders in it), public names of each
 package of docs/reference.md, and exceptions: imports that a contract of import-linter ignores, imports that are deferred, and
-internal modules that tests of another room import.
-`tests/test_house.py` compares the roads of `hops.py`.
+internal modules that tests of another room import; and, with CPython 3.11, the calls and hops of the roads of `hops.py`.
 
 What may grow is written in the same commit, with a reason:
 
@@ -16,7 +15,9 @@ What may grow is written in the same commit, with a reason:
 from __future__ import annotations
 
 import ast
+import json
 import re
+import subprocess
 import sys
 import tomllib
 from collections import Counter
@@ -31,6 +32,10 @@ from size import ROOT, measure  # noqa: E402
 TESTS = ROOT / "tests"
 FILE = Path(__file__).with_name("house.toml")
 DEFERRED = re.compile(r"# noqa: PLC0415|\bimport_module\(")
+COUNTS_ROADS = sys.implementation.name == "cpython" and sys.version_info[:2] == (3, 11)
+"""Other versions inline other calls."""
+TOLERANCE = 3
+"""How many bytes a read brings, and which of two tasks goes on first, moves the roads a little."""
 ROOMS = {"contract": "trio_mcp.testing", "transports": "trio_mcp_transports"}
 """What tests in these folders are about; others are about the package of their name."""
 
@@ -102,6 +107,12 @@ def count() -> Counts:
     }
 
 
+def roads() -> Counts:
+    """Count how far a request travels. Raises `CalledProcessError` if a conversation fails, which says why on stderr."""
+    command = [sys.executable, Path(__file__).with_name("hops.py"), "--roads"]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=180, check=True).stdout)
+
+
 def limits() -> Counts:
     """Return what the file allows. Raises `ValueError` if something is raised without a reason or is not there."""
     tables = tomllib.loads(FILE.read_text(encoding="utf-8"))
@@ -139,6 +150,8 @@ def text_of(tables: Mapping[str, Mapping[str, int]]) -> str:
 def main() -> None:
     counted, allowed = count(), limits()
     lines = grown(counted, allowed)
+    if COUNTS_ROADS:
+        lines += grown(roads(), allowed, TOLERANCE)
     if lines:
         print(*lines, f"Make it smaller, or say in {FILE.relative_to(ROOT)} why it may grow.", sep="\n")
         sys.exit(1)

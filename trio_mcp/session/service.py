@@ -304,13 +304,11 @@ class Service:
             known = {**(capabilities.experimental or {}), IDEMPOTENCY: {"instance": self.calls.node}}
             capabilities = capabilities.model_copy(update={"experimental": known})
         self.capabilities = capabilities
+        gates = {method.gate for revision in REVISIONS.values() for method in revision.requests.values()}
+        closed = {gate for gate in gates if gate is not None and not declares(capabilities, gate)}
         # A table, because every request asks: the methods of each revision that are not gated, or whose gate is open.
         self.offered: dict[str, frozenset[str]] = {
-            name: frozenset(
-                method.name
-                for method in revision.requests.values()
-                if method.gate is None or declares(capabilities, method.gate)
-            )
+            name: frozenset(method.name for method in revision.requests.values() if method.gate not in closed)
             for name, revision in REVISIONS.items()
         }
 
