@@ -12,8 +12,8 @@ PYTHON ?= $(shell for name in python3.15 python3.14 python3.13 python3.12 python
 # Tests run side by side where there is more than one processor.
 PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" -gt 1 ] && echo '-n 2')
 
-# Tests over wires differ most in how long they take: what a worker has left is shared.
-WIRES_FLAGS ?= $(if $(PYTEST_FLAGS),$(PYTEST_FLAGS) --dist worksteal)
+# Tests over wires wait for processes half of their time, and differ most in how long they take: what a worker has left is shared.
+WIRES_FLAGS ?= $(if $(PYTEST_FLAGS),-n 4 --dist worksteal)
 
 # Without bytecode each run of the tests compiles them anew, and each of hundreds of processes the package.
 unexport PYTHONDONTWRITEBYTECODE
