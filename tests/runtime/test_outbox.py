@@ -129,6 +129,19 @@ async def test_answers_that_are_not_read_fill_an_outbox_and_what_we_have_caused_
         await outbox.wait_for_reader()
 
 
+@pytest.mark.parametrize(("count", "size"), [(2, 1), (1, MAX_QUEUED_BYTES)], ids=["items", "bytes"])
+async def test_an_outbox_that_is_full_of_what_was_sent_on_the_way_does_not_keep_its_owner_from_reading(
+    count: int, size: int
+) -> None:
+    _, outbox = counting()
+    outbox.limit = 2
+    for _ in range(count):
+        await outbox.send(b"x" * size)
+    assert outbox.is_full
+    with trio.fail_after(1):
+        await outbox.wait_for_reader()
+
+
 async def test_what_was_queued_before_the_close_is_still_taken_and_then_the_end_shows_as_nothing() -> None:
     outbox: Outbox[int] = Outbox()
     outbox.post(1)

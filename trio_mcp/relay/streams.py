@@ -38,7 +38,7 @@ class HostStream:
         if outbox is not None:
             self._unread_bytes = 0
             while self._unread:
-                outbox.post(self._unread.popleft())
+                outbox.post(self._unread.popleft(), unasked=True)
 
     def post(self, message: Notification | Request) -> bool:
         """Send a message, or keep it until there is a stream; return whether it was not dropped."""
@@ -48,7 +48,7 @@ class HostStream:
         # A host that does not read one of its streams must not hold up the others. If it has only one, the server waits.
         if self._outbox.is_full and not self._shared:
             return False
-        self._outbox.post(envelope)
+        self._outbox.post(envelope, unasked=True)
         return True
 
     def _keep(self, envelope: Envelope) -> bool:

@@ -74,6 +74,7 @@ class Outbox(Generic[T]):
     _taken_bytes: int = 0
     _drawn: int = 0
     _unasked: int = 0
+    _unasked_bytes: int = 0
     # Made for the first sender that has to wait: most outboxes are never full.
     _senders: trio.lowlevel.ParkingLot | None = None
 
@@ -89,10 +90,12 @@ class Outbox(Generic[T]):
         send_now = None if self.on_ready is None or self.items or self.queue_while else self.send_now
         if send_now is None or not send_now(item):
             self.items.append(item)
+            size = 0 if self.account is None else self.size_of(item)
             if unasked:
                 self._unasked += 1
+                self._unasked_bytes += size
             if self.account is not None:
-                self._queued_bytes += self.size_of(item)
+                self._queued_bytes += size
                 held = self._queued_bytes + self._taken_bytes
                 if held > self.prepaid:
                     self.account.draw(held - self._drawn)
@@ -108,7 +111,7 @@ class Outbox(Generic[T]):
         """Queue an item, waiting while the outbox is full. If it is cancelled, the item was not queued."""
         await trio.lowlevel.checkpoint_if_cancelled()
         await self.wait_not_full()
-        self.post(item)
+        self.post(item, unasked=True)
         # Shielded: a cancel that is noticed after the item was queued must not look as if it had not been.
         await trio.lowlevel.cancel_shielded_checkpoint()
 
@@ -120,9 +123,10 @@ class Outbox(Generic[T]):
     async def wait_for_reader(self) -> None:
         """Wait while what the peer has caused fills the outbox: a peer that does not read its answers is not read either.
 
-        What we have caused does not count: a peer that stops reading by the same rule would wait for us, as we for it.
+        What we have caused, as what `send` has queued, does not count: a peer that stops reading by the same rule would wait for
+        us, as we for it.
         """
-        while self._queued_bytes >= MAX_QUEUED_BYTES or (
+        while self._queued_bytes - self._unasked_bytes >= MAX_QUEUED_BYTES or (
             len(self.items) - self._unasked >= self.limit + QUESTIONS * len(self.unanswered)
         ):
             await self._wait_taken()
@@ -141,7 +145,8 @@ class Outbox(Generic[T]):
         self.written()
         items, self.items = self.items, []
         self._taken_bytes, self._queued_bytes = self._queued_bytes, 0
-        self._unasked, self.is_full = 0, False
+        self._unasked = self._unasked_bytes = 0
+        self.is_full = False
         self._wake_senders()
         return items
 

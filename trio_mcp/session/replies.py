@@ -131,7 +131,7 @@ class ReplyTarget:
 
     def post(self, message: Notification | Request) -> None:
         """Queue such a message without waiting, whether or not there is room."""
-        self.outbox.post(make_tuple(Envelope, (message, self.about, ANONYMOUS, 0, False)))
+        self.outbox.post(make_tuple(Envelope, (message, self.about, ANONYMOUS, 0, False)), unasked=True)
 
     def finish(self, outcome: LegOutcome) -> None:
         """Send the outcome, or what `sendable` returns in place of it."""

@@ -143,13 +143,14 @@ class SessionState:
         if outbox is None or outbox.is_full:
             logger.debug("%s was dropped: the client does not read", message.method)
             return
-        outbox.post(Envelope(message))
+        outbox.post(Envelope(message), unasked=True)
 
     def _notify_task(self, state: TaskState) -> None:
         """Send the news that a task has changed, as `notify` does."""
         outbox = self._outbox
         if outbox is not None and not outbox.is_full:
-            outbox.post(Envelope(Notification(*self._connection.terms.codec.encode_task_notification(state))))
+            news = Notification(*self._connection.terms.codec.encode_task_notification(state))
+            outbox.post(Envelope(news), unasked=True)
 
     def _is_reachable(self) -> bool:
         return self._outbox is not None
@@ -215,7 +216,7 @@ class SessionState:
             except LocalProtocolError as error:
                 logger.debug("a change was not announced: %s", error)
                 continue
-            outbox.post(Envelope(Notification(change.method, params)))
+            outbox.post(Envelope(Notification(change.method, params)), unasked=True)
 
     async def _send_changes_when_ready(self, outbox: Outbox[Envelope], subscriber: Subscriber) -> None:
         try:

@@ -15,6 +15,7 @@ from scripted import Thinker
 from serving import IMPORTS, SOON, START, served
 
 from trio_mcp import Client, Disconnected, accept_defaults
+from trio_mcp.types import CreateMessageResult, TextContent
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("asking_app.py"))]
 
@@ -118,6 +119,32 @@ async def test_thousands_of_questions_at_once_stop_neither_end(wire: str, mode: 
                         nursery.start_soon(call)
                     await trio.lowlevel.checkpoint()
     assert len(answered) == 2400
+
+
+async def test_thousands_of_answers_at_once_do_not_wait_for_a_server_that_sends_reports() -> None:
+    calls, questions, count, released = 3, 1000, 0, trio.Event()
+
+    async def answer(_params: object) -> CreateMessageResult:
+        nonlocal count
+        count += 1
+        # The answers to the later half wait behind those to the first.
+        if count == calls * questions // 2:
+            released.set()
+        await released.wait()
+        return CreateMessageResult(role="assistant", content=TextContent(text="That. " * 300), model="m")
+
+    with trio.fail_after(START):
+        async with connected(
+            "stdio", "legacy", on_sample=answer, max_handlers=calls * questions, reconnect=False
+        ) as client:
+
+            async def ask() -> None:
+                await client.call_tool("ask_model", {"questions": questions}, on_progress=lambda *_: None)
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(calls):
+                    nursery.start_soon(ask)
+    assert count == calls * questions
 
 
 async def test_a_server_on_stdio_does_not_warn_that_its_key_ends_with_it(tmp_path: Path) -> None:
