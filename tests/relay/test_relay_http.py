@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 from asgi_peer import legacy_call, modern_call
@@ -12,8 +14,9 @@ from hosts import progress, proxied
 from relaying import SECONDS, Json, Model, ask, result
 
 from trio_mcp import CancelReason
+from trio_mcp.protocol.connection import PendingRequest
 from trio_mcp.relay import Backfill, RelayServer
-from trio_mcp.session import make_session
+from trio_mcp.session import Call, client, make_session
 from trio_mcp.testing.interruptions.census import only_new_objects
 
 
@@ -42,6 +45,20 @@ async def test_requests_with_the_same_id_and_token_are_kept_apart() -> None:
             ended = await reply.end()
             assert ended.events[0] == progress("t")
             assert ended.events[1] == result(1, x=number, resultType="complete")
+
+
+async def test_a_request_that_is_rejected_for_want_of_room_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_REQUESTS", 1)
+    async with proxied() as hosts:
+        server = await hosts.discovered()
+        with only_new_objects():
+            open_reply, open_call = await hosts.call(server)
+            rejected = hosts.peer.start(*modern_call("look", id=2, meta={"progressToken": "t"}))
+            assert (await rejected.end()).last["error"]["code"] == -32000
+            await server.send(result(open_call["id"], resultType="complete"))
+            await open_reply.end()
+            await trio.testing.wait_all_tasks_blocked()
+            assert [each for each in gc.get_objects() if isinstance(each, Call | PendingRequest)] == []
 
 
 async def test_unknown_members_of_errors_and_data_that_is_null_pass() -> None:

@@ -288,7 +288,8 @@ class Forwarding:
             LimitExceeded: too many requests wait for the server.
         """
         method = call.facts.method
-        token = None if self._shared else self._new_token(call, params)
+        own = None if self._shared else own_token(params)
+        token = None if own is None else next(self._new_tokens)
         if token is not None:
             params = {**params, "_meta": {**as_object(params["_meta"]), PROGRESS_TOKEN: token}}
         unread = validated(UnknownParams, params, "params")
@@ -296,7 +297,10 @@ class Forwarding:
         is_repeatable = self.memory is not None and self.memory.is_repeatable(method, params)
         to_call = partial(self._to_call, call)
         sent = self.link.forward(method, unread, to_call, headers, on_settled, is_repeatable=is_repeatable)
+        # Only now: of what could not be sent, nothing is kept.
         self._running[call] = None
+        if token is not None and own is not None:
+            self._tokens[token] = (call, own)
         return sent, token
 
     async def wait(self, call: Call, sent: SentRequest, token: int | None) -> JsonObject:
@@ -322,15 +326,6 @@ class Forwarding:
         del self._running[call]
         if token is not None:
             del self._tokens[token]
-
-    def _new_token(self, call: Call, params: JsonObject) -> int | None:
-        """Return a progress token for a request that no other host uses; None if the host wants no reports."""
-        own = as_object(params.get("_meta")).get(PROGRESS_TOKEN)
-        if not isinstance(own, str | int):
-            return None
-        token = next(self._new_tokens)
-        self._tokens[token] = (call, own)
-        return token
 
     # from the server
 
@@ -537,6 +532,12 @@ class UnreadQuestions(Handlers):
 def failure_text(error: Exception, what: str) -> str:
     """Return why there is no answer of the server: its rejection as it is, which names the server, or else what happened."""
     return str(error) if isinstance(error, RequestRejected) else f"{what}: {error}"
+
+
+def own_token(params: JsonObject) -> ProgressToken | None:
+    """Return the progress token of a host's request; None if the host wants no reports."""
+    token = as_object(params.get("_meta")).get(PROGRESS_TOKEN)
+    return token if isinstance(token, str | int) else None
 
 
 def without_meta(params: JsonObject) -> JsonObject:

@@ -27,7 +27,7 @@ import trio
 
 from ..base.logs import RepeatedRecords, peer_logger
 from ..base.named_tuples import NamedTuple
-from ..errors import Disconnected, McpError, RequestTimeout, Unreachable
+from ..errors import Disconnected, LimitExceeded, McpError, RequestTimeout, Unreachable
 from ..protocol.codec import Codec, codec_for
 from ..protocol.codec.tasks import MAX_TASK_ID
 from ..protocol.codec.unknown import NO_PARAMS, UnknownParams, is_without_members
@@ -77,6 +77,9 @@ CLOSED: Final = "the server closed the connection"
 NO_LONGER_NEEDED: Final = "the client was closed"
 
 logger = peer_logger("trio_mcp.client")
+
+MAX_REQUESTS: Final = 100_000
+"""Requests of one connection that wait for their answers."""
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -156,7 +159,7 @@ class ClientSession:
         self._server_requests = ServerRequests(
             request_handlers, self.connection, self._outbox, self.records, max_handlers
         )
-        self._mailbox = Mailbox(limit=100_000)
+        self._mailbox = Mailbox(limit=MAX_REQUESTS)
         self.notifications = NotificationDispatch(on_notification, self.records)
         self.closed_because: Disconnected | None = None
         self._written = trio.Event()
@@ -188,6 +191,7 @@ class ClientSession:
             RequestTimeout: no answer within `timeout`, or no progress for `idle` seconds. The request is withdrawn at the server,
                 unless it is `initialize` (L-CAN-1b).
             Disconnected: the connection ended first; `SessionLost` or `Unreachable` if the server did not process this request.
+            LimitExceeded: too many requests wait for their answers.
 
         A cancel withdraws the request at the server.
         """
@@ -201,6 +205,7 @@ class ClientSession:
         token = self.notifications.new_token()
         operation = self._observed(method, params)
         params = self._with_request_meta(params, None if on_progress is None else token, operation)
+        self._check_room()
         request = self.connection.new_request(method, params, self.terms.codec)
         slot = self._mailbox.open(str(request.id), Model, None if timer is None else timer.settled.set)
         self._register(request.id, token, on_notification, on_progress)
@@ -246,9 +251,11 @@ class ClientSession:
 
         Raises:
             Unreachable: the connection has ended.
+            LimitExceeded: too many requests wait for their answers.
         """
         if self.closed_because is not None:
             raise Unreachable(str(self.closed_because))
+        self._check_room()
         request = self.connection.new_request(method, params, self.terms.codec)
         slot = self._mailbox.open(str(request.id), Model, on_settled)
         self.notifications.streams[str(request.id)] = on_notification
@@ -311,6 +318,11 @@ class ClientSession:
         return f"<ClientSession {self.connection!r} serving={len(self._server_requests)}>"
 
     # one step each
+
+    def _check_room(self) -> None:
+        """Raise `LimitExceeded` if too many requests wait for their answers."""
+        if len(self._mailbox) >= MAX_REQUESTS:
+            raise LimitExceeded(f"{MAX_REQUESTS} requests wait for answers of the server already, and no more may")
 
     async def _write(self) -> None:
         try:
