@@ -140,6 +140,14 @@ def test_the_method_of_a_registration_is_a_listed_one(world: World, methods: lis
     assert "scope" not in body
 
 
+def test_a_secret_may_expire_at_a_time_that_no_float_holds(world: World) -> None:
+    steps = register(ClientIdentity(), metadata(world), REDIRECT, None, NOW)
+    next(steps)
+    with pytest.raises(StopIteration) as end:
+        steps.send(as_reply({"client_id": "c", "client_secret_expires_at": 10**310}, 201))
+    assert end.value.value.expires_at > NOW
+
+
 def test_a_server_that_registers_no_clients_says_what_to_write(world: World) -> None:
     del world.server["registration_endpoint"]
     with refused(Kind.REGISTRATION, match="client_id="):
@@ -392,6 +400,8 @@ def test_a_bearer_token_is_refused_where_a_bound_one_was_requested(world: World)
         (True, None),
         ("soon", None),
         ("9" * 400, None),
+        (10**310, NOW + 10**12),
+        (-(10**310), NOW),
         ([], None),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -127,9 +126,10 @@ def lifetime(value: JsonValue) -> float | None:
     """Return the seconds in `expires_in`, which some servers write as text; None if it has none."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= MAX_DIGITS:
         return float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return max(0.0, min(float(value), 10.0**MAX_DIGITS))
+    # Before it is a float: an integer may be too large for one.
+    return float(max(0, min(value, 10**MAX_DIGITS)))
 
 
 def refresh(client: ClientAtServer, tokens: Tokens) -> Steps[Tokens]:

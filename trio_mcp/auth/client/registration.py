@@ -25,6 +25,9 @@ NONE: Final = "none"
 REGISTERED_METHODS: Final = (NONE, BASIC, POST)
 """How a registered client may authenticate, the preferred first."""
 
+NO_END: Final = 10**12
+"""Seconds since 1970. A secret that expires later need not be known to: an integer of JSON may be too large for a float."""
+
 
 @dataclass(frozen=True, slots=True)
 class Registration:
@@ -137,7 +140,7 @@ def read_registration(document: JsonObject, server: ServerMetadata, redirect_uri
         text_member(document, "client_secret"),
         text_member(document, "token_endpoint_auth_method") or method,
         redirect_uri,
-        float(until) if isinstance(until, int | float) and until > 0 else None,
+        float(min(until, NO_END)) if isinstance(until, int | float) and until > 0 else None,
     )
 
 

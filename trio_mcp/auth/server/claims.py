@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar, cast
 
@@ -94,7 +95,8 @@ def number_in(claims: JsonObject, name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    # One that is too large for a float cannot be added to another.
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > sys.float_info.max:
         raise refused(f"{name}: not a number")
     return value
 
