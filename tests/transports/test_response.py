@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import time
+
 import h11
 import pytest
 from naming import naming
@@ -106,6 +109,14 @@ def test_a_header_that_would_be_read_as_something_else_is_an_error(header: tuple
         whole(KnownResponse(200, headers=[header]))
     with pytest.raises(UnsendableResponse):
         StreamWriter([header], OWN, closes=False, takes_chunks=True)
+
+
+@pytest.mark.parametrize("name", [b"set-cookie", b"location", b"mcp-session-id", b"x-own"])
+def test_a_header_that_may_be_a_secret_is_forgotten_after_its_response(name: bytes) -> None:
+    secret = b"%d" % time.time_ns()
+    before = sys.getrefcount(secret)
+    assert secret in whole(KnownResponse(200, headers=[(name, secret)]))
+    assert sys.getrefcount(secret) == before
 
 
 def test_no_error_shows_the_value_of_a_header() -> None:

@@ -330,13 +330,20 @@ def head_bytes(status: int, headers: Headers, own: bytes, *, closes: bool = Fals
 
 def fields_bytes(headers: Headers) -> bytes:
     """Return headers as lines. Raises `UnsendableResponse` if one cannot be a field of HTTP."""
-    return b"".join([field_bytes(name, value) for name, value in headers])
+    return b"".join([(known_field if name in USUAL else field_bytes)(name, value) for name, value in headers])
 
 
-@lru_cache(maxsize=128)
 def field_bytes(name: bytes, value: bytes) -> bytes:
-    # Nearly all responses have the same few, and to match both parts takes three times as long as to join them.
     if not NAME.fullmatch(name) or not VALUE.fullmatch(value):
         # Without the value: it may be a secret, and the error is logged.
         raise UnsendableResponse(f"the header {name!r:.80} of a response cannot be sent in HTTP")
     return b"%b: %b\r\n" % (name, value)
+
+
+# Nearly all responses have the same few, and to match both parts takes three times as long as to join them.
+known_field = lru_cache(maxsize=128)(field_bytes)
+
+USUAL: Final = frozenset(
+    (b"content-type", b"cache-control", b"x-accel-buffering", b"vary", b"access-control-expose-headers")
+)
+"""Names of fields that are kept. Any other may be a secret, such as a cookie, or the code in a `Location`."""
