@@ -99,6 +99,8 @@ def test_what_is_wrong_is_wrong_each_time():
         (params(token=True), PROGRESS_TOKEN),
         (params(token=1.5), PROGRESS_TOKEN),
         (params(token=[]), PROGRESS_TOKEN),
+        (params(token="x" * 257), f'{PROGRESS_TOKEN}"]: must be a string of at most 256 bytes'),
+        (params(token=2**53), PROGRESS_TOKEN),
     ],
 )
 def test_a_key_that_is_missing_or_has_the_wrong_type_is_named(broken: JsonObject, names: str):

@@ -33,6 +33,7 @@ from ...types import (
 from ..jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
+    MAX_ID_BYTES,
     MAX_INTEGER,
     METHOD_NOT_FOUND,
     Answers,
@@ -477,11 +478,10 @@ def _log_level(value: object) -> LoggingLevel | None:
 
 def _progress_token(meta: JsonObject) -> ProgressToken | None:
     token = as_integer(meta.get(PROGRESS_TOKEN))
-    if token is None:
-        return None
-    if isinstance(token, str) or (isinstance(token, int) and not isinstance(token, bool)):
+    # As a request id: each report of progress repeats it.
+    if token is None or is_request_id(token):
         return token
-    raise _invalid(PROGRESS_TOKEN, "must be a string or an integer")
+    raise _invalid(PROGRESS_TOKEN, f"must be a string of at most {MAX_ID_BYTES} bytes or an integer of at most 53 bits")
 
 
 def _invalid(key: str, problem: str) -> RemoteProtocolError:
