@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import keyring
 import keyring.errors
@@ -136,6 +138,15 @@ async def test_a_lock_that_is_held_for_too_long_is_an_error(files: TokenFiles, a
             async with files.lock(URL):
                 pass
     assert trio.current_time() - began == pytest.approx(LOCK_SECONDS)
+
+
+async def test_a_file_system_without_locks_is_an_error_that_names_the_file(
+    files: TokenFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
+    with refused(Kind.STORE, match=r"\.lock"):
+        async with files.lock(URL):
+            pass
 
 
 async def test_only_the_user_can_read_the_folder_and_the_files(files: TokenFiles) -> None:

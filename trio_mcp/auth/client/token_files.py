@@ -193,6 +193,9 @@ async def wait_for_lock(descriptor: int, path: Path) -> None:
                 return
             except BlockingIOError:
                 await trio.sleep(POLL_SECONDS)
+            except OSError as error:
+                # As on file systems of networks that have no locks.
+                raise cannot("locked", path, error) from None
     raise AuthorizationError(f"another process has held {path} for {LOCK_SECONDS:g} seconds", kind=Kind.STORE)
 
 
