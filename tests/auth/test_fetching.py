@@ -195,6 +195,17 @@ async def test_behind_a_proxy_of_the_environment_the_proxy_resolves_names(monkey
     assert len(made) == 1
 
 
+@pytest.mark.parametrize(
+    "proxy", ["socks5://u:canary@h:1", "http://u:canary@[", "http://u:canary@h:x", "://u:canary@h"]
+)
+async def test_a_proxy_of_the_environment_that_is_none_of_http_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("all_proxy", proxy)
+    why = await refused("https://as.example/?code=canary", Reach.PUBLIC, AuthorizationErrorKind.UNAVAILABLE)
+    assert "the environment names a proxy" in why
+
+
 async def test_a_host_that_the_proxy_of_the_environment_refuses_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     class Proxy(httpcore2.AsyncHTTPProxy):
         def __init__(self, url: str, **options: Any) -> None:

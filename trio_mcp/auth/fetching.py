@@ -14,7 +14,7 @@ from functools import cache
 from ipaddress import ip_address
 from ssl import SSLContext
 from typing import Final, cast
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import unquote, urlencode
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore2
@@ -111,13 +111,23 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _pool(url: str, reach: Reach) -> httpcore2.AsyncConnectionPool:
-    """Return a pool for one request: connections are not kept, since requests are minutes apart."""
+    """Return a pool for one request: connections are not kept, since requests are minutes apart.
+
+    Raises:
+        AuthorizationError: `UNAVAILABLE`: the environment names something else than a proxy of HTTP.
+    """
     proxy = _proxy_for(url)
     if proxy is None:
         return httpcore2.AsyncConnectionPool(ssl_context=_tls(), network_backend=CheckedBackend(reach))
-    parts = urlsplit(proxy)
-    auth = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
-    bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    scheme, _, place = proxy.partition("://")
+    user, at, host = place.rpartition("@")
+    bare, (name, _, word) = f"{scheme}://{host}", user.partition(":")
+    try:
+        split_url(bare)
+    except ValueError as error:
+        why = f"the environment names a proxy that is none of HTTP: {error}"
+        raise AuthorizationError(why, kind=AuthorizationErrorKind.UNAVAILABLE) from None
+    auth = (unquote(name), unquote(word)) if at else None
     return httpcore2.AsyncHTTPProxy(bare, proxy_auth=auth, ssl_context=_tls())
 
 
