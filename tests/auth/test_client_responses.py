@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -263,6 +264,14 @@ async def test_a_program_that_opens_no_browser_names_the_command(world: World) -
         with refused(Kind.LOGIN_REQUIRED, match=f"trio-mcp login {URL}$"):
             await send(authorizer, ResourceServer())
     assert world.requests == []
+
+
+async def test_the_command_that_a_program_names_has_the_url_in_quotes_if_a_shell_would_read_it(world: World) -> None:
+    url = "https://mcp.example/$(id);id"
+    async with world.settings(interactive=False).open(url) as authorizer:
+        with refused(Kind.LOGIN_REQUIRED) as caught:
+            await authorizer.log_in(Challenge("bearer", {}), None)
+    assert str(caught.value).endswith(shlex.quote(url))
 
 
 async def test_requests_that_need_a_login_at_once_cause_one(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -119,4 +120,6 @@ def parse_login(data: str | bytes, where: str) -> Login:
 
 def login_required(url: str, why: str = "log in first", options: str = "") -> AuthorizationError:
     """Return the error of a program that opens no browser."""
-    return AuthorizationError(f"{why}: trio-mcp login {shown_url(url)}{options}", kind=Kind.LOGIN_REQUIRED)
+    # Users copy it, and a file of a project may have named the URL.
+    command = f"trio-mcp login {shlex.quote(shown_url(url))}{options}"
+    return AuthorizationError(f"{why}: {command}", kind=Kind.LOGIN_REQUIRED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -121,7 +122,8 @@ def advice_for(host: Host, path: Path, server: Target, headers: Mapping[str, str
     note = host.project_note if host.project_note and scope_of(path, host) == "project" else host.note
     # A host that takes URLs logs in by itself.
     if isinstance(server, UrlTarget) and not host.takes_urls and login_for(server, headers) is not None:
-        return f"{note}\nIf the server asks for a login, log in here: trio-mcp login {shown_url(server.url)}"
+        shown = shlex.quote(shown_url(server.url))
+        return f"{note}\nIf the server asks for a login, log in here: trio-mcp login {shown}"
     return note
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 
 import click
@@ -47,7 +48,8 @@ async def logins_at(url: str | None) -> list[Login]:
     urls = await store.urls() if url is None else [canonical(over_http(url))]
     found = [login for each in urls if (login := await store.read(each)) is not None and login.has_tokens]
     if url is not None and not found:
-        raise CommandError(f"there is no login at {shown_url(url)}: trio-mcp login {shown_url(url)}", Status.REFUSED)
+        shown = shown_url(url)
+        raise CommandError(f"there is no login at {shown}: trio-mcp login {shlex.quote(shown)}", Status.REFUSED)
     return found
 
 
