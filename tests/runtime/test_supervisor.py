@@ -218,6 +218,12 @@ async def test_a_resumed_actor_has_all_the_time_of_its_deadline() -> None:
     assert trio.current_time() == 100
 
 
+@pytest.mark.parametrize("seconds", [math.inf, math.nan, -1])
+def test_a_call_is_parked_for_a_finite_time(seconds: float) -> None:
+    with pytest.raises(ValueError, match=naming("park_ttl")):
+        Limits(park_ttl=seconds)
+
+
 @pytest.mark.parametrize(
     ("limits", "text"),
     [(Limits(parked=1), "1 calls"), (Limits(parked_per_principal=1), "1 of your calls")],

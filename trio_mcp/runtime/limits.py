@@ -33,7 +33,8 @@ class Limits(ComparedByFields):
     def __post_init__(self) -> None:
         for name in ("actors", "actors_per_principal", "parked", "parked_per_principal"):
             check_int(name, getattr(self, name))
-        check_seconds("park_ttl", self.park_ttl)
+        # It is sealed with each question as a time, which JSON holds if it is finite.
+        check_seconds("park_ttl", self.park_ttl, finite=True)
 
 
 @dataclass(slots=True, eq=False, repr=False)
