@@ -52,7 +52,7 @@ class OAuth:
 
     Args:
         client_id: of a client that was registered by hand.
-        client_secret: its secret.
+        client_secret: its secret, which is sent to the authorization server that the server names, unless there is an `issuer`.
         private_key: in place of a secret, the key in PEM with which it signs who it is (private_key_jwt, ES256).
         issuer: the authorization server to use; by default the first that the server names. It may be at a private address.
         metadata_url: the URL of this client's metadata, which is its client id where the authorization server supports that.
