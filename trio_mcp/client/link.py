@@ -15,7 +15,6 @@ import trio
 from ..base.groups import first_leaf, single_exception, split_group, without
 from ..base.logs import peer_logger
 from ..errors import Disconnected, Unreachable
-from ..protocol.codec.unknown import UnknownParams
 from ..session import AnyChannel, ClientSession
 from ..session.channel import MessageChannel
 from ..session.client import RequestOptions
@@ -23,7 +22,7 @@ from ..session.dropped_items import DroppedMembers
 from ..session.event_loop import HOME, home_held
 from ..session.forwarded import ForwardedRequest
 from ..session.notification_dispatch import OnNotification
-from ..types import Model, RequestParams
+from ..types import JsonObject, Model, RequestParams
 from .dialects import Dialect, open_dialect
 from .handlers import Rounds
 from .options import ClientOptions
@@ -205,7 +204,7 @@ class Link:
     def forward(
         self,
         method: str,
-        params: UnknownParams,
+        params: JsonObject,
         on_notification: OnNotification,
         headers: Mapping[str, str],
         on_settled: Callable[[], None],

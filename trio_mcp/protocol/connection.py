@@ -45,12 +45,12 @@ from ..errors import (
     Unreachable,
     without_traceback,
 )
-from ..types import InitializeRequestParams, Model
+from ..types import InitializeRequestParams, JsonObject, Model
 from .batches import LostAnswers, checked_in_batch
 from .codec import Codec, codec_for
 from .codec.models import Dropped, Params, validated
 from .codec.reading import CLOSED, Inbound, Phase, RequestTerms, SessionTerms, read_request
-from .codec.unknown import NO_PARAMS, UnknownParams, UnknownResult, Unread, is_without_members
+from .codec.unknown import UnknownParams, UnknownResult, Unread
 from .jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -298,20 +298,23 @@ class Connection:
     # messages out
 
     def new_request(
-        self, method: str, params: Model, codec: Codec | None = None, result_method: str | None = None
+        self, method: str, params: Model | JsonObject, codec: Codec | None = None, result_method: str | None = None
     ) -> Request:
         """Return a new request, with an id that is unique for the life of the connection (L-RPC-2b).
 
         Args:
+            params: a model, or the members of a request that passes unread.
             result_method: of the request whose result answers this one, as with `tasks/result`; None for `method`.
         """
         if self.terms.phase is Phase.CLOSED:
             raise LocalProtocolError("the connection is closed")
         codec = codec or self.terms.codec
-        encoded = NO_PARAMS if is_without_members(params) else codec.encode_request(method, params)
+        if type(params) is UnknownParams:
+            params = params.wire()
+        encoded, may_be_task = codec.new_request(method, params)
         self._next_id += 1
         self._pending[self._next_id] = PendingRequest(
-            result_method or method, codec, codec.expects_task(method, params), type(params) is UnknownParams
+            result_method or method, codec, may_be_task, isinstance(params, dict)
         )
         return make_tuple(Request, (self._next_id, method, encoded))
 

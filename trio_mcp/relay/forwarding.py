@@ -292,11 +292,10 @@ class Forwarding:
         token = None if own is None else next(self._new_tokens)
         if token is not None:
             params = {**params, "_meta": {**as_object(params["_meta"]), PROGRESS_TOKEN: token}}
-        unread = validated(UnknownParams, params, "params")
         headers = self._headers.of(method, params, call.facts.headers)
         is_repeatable = self.memory is not None and self.memory.is_repeatable(method, params)
         to_call = partial(self._to_call, call)
-        sent = self.link.forward(method, unread, to_call, headers, on_settled, is_repeatable=is_repeatable)
+        sent = self.link.forward(method, params, to_call, headers, on_settled, is_repeatable=is_repeatable)
         # Only now: of what could not be sent, nothing is kept.
         self._running[call] = None
         if token is not None and own is not None:
@@ -405,7 +404,7 @@ class Forwarding:
         target = None if call is None else call.target
         send = self._post_question if target is None else target.post
         assert self._session is not None
-        answer = await self._session.forward(method, validated(UnknownParams, params, "params"), send)
+        answer = await self._session.forward(method, params, send)
         if principal is None:
             return answer
         return validated(UnknownResult, self._bindings.answer(principal, answer.wire()), "result")

@@ -257,10 +257,9 @@ class HostLink(Link):
             HandshakeRejected: it has answered with an error, or not at all.
         """
         try:
-            params = validated(UnknownParams, self._params, "params")
             # What comes with the answer is of the session: its questions wait until the host knows that it is open.
             opens = partial(session.connection.set_version, NEWEST_LEGACY)
-            result = await session.forward(INITIALIZE, params, ignore_notification, on_settled=opens).result()
+            result = await session.forward(INITIALIZE, self._params, ignore_notification, on_settled=opens).result()
         except McpError as error:
             if session.closed_because is not None:
                 raise

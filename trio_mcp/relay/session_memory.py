@@ -147,10 +147,7 @@ class SessionMemory(Listeners):
         """
         if self._initialized is not None:
             session.notify(INITIALIZED, self._initialized)
-        sent = [
-            session.forward(method, validated(UnknownParams, params, "params"), ignore_notification)
-            for method, params in self._requests()
-        ]
+        sent = [session.forward(method, params, ignore_notification) for method, params in self._requests()]
         if sent:
             self._link.start(partial(note_rejected, sent))
         logger.info("the session was opened again")
@@ -209,8 +206,7 @@ class LastingDialect(HostDialect):
             RemoteProtocolError: the server has come back with another revision.
             PeerError, RequestTimeout, Disconnected: it did not open the session.
         """
-        params = validated(UnknownParams, self._memory.handshake, "params")
-        opening = self.session.forward("initialize", params, ignore_notification)
+        opening = self.session.forward("initialize", self._memory.handshake, ignore_notification)
         result = await run_with_timeout(ASK_AGAIN_SECONDS, "the handshake", opening.result)
         version = result.get("protocolVersion")
         if version != self._memory.version:

@@ -30,7 +30,7 @@ from ..base.named_tuples import NamedTuple
 from ..errors import Disconnected, LimitExceeded, McpError, RequestTimeout, Unreachable
 from ..protocol.codec import Codec, codec_for
 from ..protocol.codec.tasks import MAX_TASK_ID
-from ..protocol.codec.unknown import NO_PARAMS, UnknownParams, is_without_members
+from ..protocol.codec.unknown import NO_PARAMS, is_without_members
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -42,7 +42,7 @@ from ..protocol.connection import (
     ReplyIn,
     RequestIn,
 )
-from ..protocol.http.headers import headers_for
+from ..protocol.http.headers import headers_for, headers_of
 from ..protocol.jsonrpc import (
     Notification,
     Request,
@@ -239,7 +239,7 @@ class ClientSession:
     def forward(
         self,
         method: str,
-        params: UnknownParams,
+        params: JsonObject,
         on_notification: OnNotification,
         headers: Mapping[str, str] = NO_HEADERS,
         on_settled: Callable[[], None] | None = None,
@@ -247,6 +247,7 @@ class ClientSession:
         """Queue a request of another client unread; the other arguments are those of `request`.
 
         Args:
+            params: its members.
             on_settled: called in the step in which the answer comes.
 
         Raises:
@@ -372,7 +373,7 @@ class ClientSession:
     def _post(
         self,
         request: Request,
-        params: RequestParams,
+        params: RequestParams | JsonObject,
         headers: Mapping[str, str],
         operation: Operation | None = None,
     ) -> None:
@@ -380,7 +381,10 @@ class ClientSession:
         # A pipe has none.
         if stateless and self._channel.network is not OVER_PIPE:
             # Built here, where the params are still a model: the HTTP channel would have to parse what was just encoded.
-            headers = {**headers, **headers_for(request.method, params)}
+            repeated = (
+                headers_of(request.method, params) if isinstance(params, dict) else headers_for(request.method, params)
+            )
+            headers = {**headers, **repeated}
         self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless), unasked=True)
         if operation is not None:
             operation.sent_as(request.id)

@@ -58,7 +58,7 @@ from ..protocol.jsonrpc import (
 from ..protocol.revisions import IDEMPOTENCY_KEY, KEYED_METHOD, Side
 from ..protocol.sealing.request_state import RequestDigest
 from ..runtime import Account, CancelReason, Journal, Outbox
-from ..types import InputResponseRequestParams, Model
+from ..types import InputResponseRequestParams, JsonObject, Model
 from . import calls, recovery
 from .calls.asks_requests import CallByRequests, resume_request
 from .calls.call import Call, Plan
@@ -501,9 +501,7 @@ class ServerSession:
         # A `PlainCall` came only where the route takes one (`Service.takes_plain`).
         return route(facts, params)  # type: ignore[arg-type]
 
-    async def forward(
-        self, method: str, params: UnknownParams, send: Callable[[Notification | Request], None]
-    ) -> Model:
+    async def forward(self, method: str, params: JsonObject, send: Callable[[Notification | Request], None]) -> Model:
         """Send the client a request unread, and return its answer; see `PendingAsks.forward`."""
         return await self._asks.forward(method, params, send)
 

@@ -170,11 +170,12 @@ def narrowed(version: str, model: Model, kind: type[Model]) -> JsonObject:
     if form is not None:
         form.narrow(wire)
     if version != MODERN:
-        _drop_late_members(wire)
+        drop_late_members(wire)
     return wire
 
 
-def _drop_late_members(wire: JsonObject) -> None:
+def drop_late_members(wire: JsonObject) -> None:
+    """Take out what only the modern era has in every result or request."""
     for member in LATE_MEMBERS:
         wire.pop(member, None)
     meta = wire.get("_meta")

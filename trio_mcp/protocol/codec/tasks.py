@@ -27,11 +27,11 @@ from ...types import (
 from ...types.base import MetaModel
 from ...types.capabilities import lacks
 from ..jsonrpc import Encoded, ErrorDetail, dump_error
-from ..revisions import CLIENT_CAPABILITIES, RELATED_TASK, TASKS_EXTENSION, TASKS_GATE, TaskStyle
+from ..revisions import RELATED_TASK, TASKS_GATE, TaskStyle
 from ..strict_json import dumps
 from .models import validated
 from .rewrites import OLD_TASK_NAMES
-from .writing import Writer
+from .writing import Writer, wanted_task
 
 # One task that has asked its user, of three callers:
 #
@@ -77,7 +77,7 @@ class TaskState(NamedTuple):
 
 
 class TaskWriter(Writer):
-    """Writes tasks as well. Every method but the first five raises -32601 where the revision has no such message."""
+    """Writes tasks as well. Every method but the first four raises -32601 where the revision has no such message."""
 
     __slots__ = ()
 
@@ -90,7 +90,7 @@ class TaskWriter(Writer):
         known = self.revision.requests.get(method)
         if known is None or known.as_task is None:
             return False
-        return declares(declared, known.as_task) if self._decides else _wanted_task(params)
+        return declares(declared, known.as_task) if self._decides else wanted_task(params)
 
     def may_ask_for_task(self, method: str, declared: ClientCapabilities) -> bool:
         """Return whether a server may have this request run as a task of its client (L-TSK-1)."""
@@ -98,13 +98,6 @@ class TaskWriter(Writer):
         if known is None or known.as_task is None or self._decides:
             return False
         return declares(declared, known.as_task)
-
-    def expects_task(self, method: str, params: Model) -> bool:
-        """Return the same of a request of ours, by its params alone: they hold what a modern client declares."""
-        known = self.revision.requests.get(method)
-        if known is None or known.as_task is None:
-            return False
-        return _declares_extension(params) if self._decides else _wanted_task(params)
 
     def check_declared(self, method: str, params: Model, declared: ClientCapabilities) -> None:
         """Raise `CapabilityError` unless the client declares, in this request, what its method needs (M-TSK-7, M-TSK-8)."""
@@ -172,11 +165,6 @@ class TaskWriter(Writer):
         related = self.related_meta(task_id, result.meta if isinstance(result, MetaModel) else None)
         return self.encode_result(method, result.model_copy(update={"meta": related}))
 
-    @property
-    def _decides(self) -> bool:
-        """Whether the server decides if a request becomes a task."""
-        return self.revision.tasks is TaskStyle.DECLARED
-
     def _status(self, state: TaskState) -> types.TaskStatus:
         outcome = state.outcome
         if state.task.status == "cancelled" or (outcome is None and state.task.status in ("completed", "failed")):
@@ -220,24 +208,6 @@ def _failure_text(outcome: TaskOutcome) -> str:
 def _as(kind: type[T], task: types.Task, meta: JsonObject | None = None) -> T:
     """Return a task as a message that says nothing else."""
     return kind.model_validate({**{name: getattr(task, name) for name in types.Task.model_fields}, "meta": meta})
-
-
-def _declares_extension(params: Model) -> bool:
-    """Whether a modern request of ours declares the extension."""
-    meta = params.meta if isinstance(params, RequestParams) else None
-    declared = None if meta is None else meta.get(CLIENT_CAPABILITIES)
-    extensions = declared.get("extensions") if isinstance(declared, dict) else None
-    return isinstance(extensions, dict) and TASKS_EXTENSION in extensions
-
-
-def _wanted_task(params: Model) -> bool:
-    match params:
-        case CallToolRequestParams(task=task) | types.CreateMessageRequestParams(task=task):
-            return task is not None
-        case types.ElicitRequestFormParams(task=task) | types.ElicitRequestURLParams(task=task):
-            return task is not None
-        case _:
-            return False
 
 
 # Received tasks to models: 2025-11-25 names the members of a task otherwise, and puts it elsewhere.

@@ -17,16 +17,27 @@ from ...types import (
     CallToolResult,
     ClientCapabilities,
     JsonObject,
+    JsonValue,
     Model,
+    RequestParams,
     Result,
 )
 from ...types.base import MetaModel, field_name
 from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
-from ..revisions import RESERVED, SERVER_INFO, Era, Method, Revision
+from ..revisions import (
+    CLIENT_CAPABILITIES,
+    RESERVED,
+    SERVER_INFO,
+    TASKS_EXTENSION,
+    Era,
+    Method,
+    Revision,
+    TaskStyle,
+)
 from ..shown_text import CANNOT_SEND, dump_shown
 from ..strict_json import is_sendable
-from .downlevel import LATE_MEMBERS, Shape, narrowed, shape
-from .unknown import UnknownParams, UnknownResult
+from .downlevel import LATE_MEMBERS, Shape, drop_late_members, narrowed, shape
+from .unknown import NO_PARAMS, UnknownParams, UnknownResult
 
 LATE_FIELDS: Final = frozenset(map(field_name, LATE_MEMBERS))
 """Fields of every result or request that only the modern era has."""
@@ -48,7 +59,7 @@ class Writer:
         LocalProtocolError: by every method, for what this revision or JSON itself cannot say.
     """
 
-    __slots__ = ("_forms", "_modern", "_requests", "_rounds", "name", "revision")
+    __slots__ = ("_decides", "_forms", "_modern", "_requests", "_rounds", "name", "revision")
 
     def __init__(self, revision: Revision) -> None:
         self.revision = revision
@@ -56,6 +67,8 @@ class Writer:
         self.name = revision.name
         self._requests = revision.requests
         self._modern = revision.era is Era.MODERN
+        self._decides = revision.tasks is TaskStyle.DECLARED
+        """Whether the server decides if a request becomes a task."""
         self._forms: dict[int, FormTemplate] = {}
         """By the identity of the schema, for as long as that exists."""
         # An interim result may answer these requests: their params have room for the answers (M-MRTR-1s).
@@ -70,10 +83,35 @@ class Writer:
         """Return whether this revision has a notification."""
         return method in self.revision.notifications
 
+    def new_request(self, method: str, params: Model | JsonObject) -> tuple[Encoded | JsonObject, bool]:
+        """The params of a request of ours, as this revision writes them, and whether it takes a task as its answer.
+
+        Args:
+            params: a model, or the members that pass unread.
+        """
+        may_be_task = self.expects_task(method, params)
+        if not isinstance(params, dict):
+            return self.encode_request(method, params), may_be_task
+        if not self._modern:
+            params = dict(params)
+            drop_late_members(params)
+        return _dumped(params, "params") if params else NO_PARAMS, may_be_task
+
+    def expects_task(self, method: str, params: Model | JsonObject) -> bool:
+        """Return whether the sender of a request takes a task as its answer (M-TSK-1, L-TSK-1), by its params alone: they hold
+        what a modern client declares.
+        """
+        known = self._requests.get(method)
+        if known is None or known.as_task is None:
+            return False
+        if not self._decides:
+            return wanted_task(params)
+        if isinstance(params, dict):
+            return _declares_extension(params.get("_meta"))
+        return isinstance(params, RequestParams) and _declares_extension(params.meta)
+
     def encode_request(self, method: str, params: Model) -> Encoded:
         """The params of a request, as this revision writes them."""
-        if type(params) is UnknownParams:
-            return self.encode(params, UnknownParams, "params")
         kind = _params_kind(params, self._known(self.revision.requests, method))
         return self._encode_form(params, kind) if is_bare_form(params) else self.encode(params, kind, "params")
 
@@ -201,10 +239,7 @@ class Writer:
             # JSON has no such numbers (RFC 8259, 6); `dump_shown` tells whether the words stand in strings only.
             if is_sendable(raw):
                 return Encoded(raw)
-        try:
-            return Encoded(dump_shown(narrowed(self.revision.name, model, kind), root))
-        except ValueError as error:
-            raise LocalProtocolError(CANNOT_SEND.format(error)) from None
+        return _dumped(narrowed(self.revision.name, model, kind), root)
 
     def _input(self, method: str) -> Method:
         return self._known(self.revision.inputs, method, "input request ")
@@ -243,6 +278,31 @@ def is_bare_form(params: Model) -> TypeGuard[types.ElicitRequestFormParams]:
     if type(params).__name__ != "ElicitRequestFormParams" or type(params) is not types.ElicitRequestFormParams:
         return False
     return params.mode == "form" and params.meta is None and params.task is None and not params.__pydantic_extra__
+
+
+def _dumped(wire: JsonObject, root: str) -> Encoded:
+    try:
+        return Encoded(dump_shown(wire, root))
+    except ValueError as error:
+        raise LocalProtocolError(CANNOT_SEND.format(error)) from None
+
+
+def _declares_extension(meta: JsonValue) -> bool:
+    """Whether a modern request of ours, with this `_meta`, declares the extension."""
+    declared = meta.get(CLIENT_CAPABILITIES) if isinstance(meta, dict) else None
+    extensions = declared.get("extensions") if isinstance(declared, dict) else None
+    return isinstance(extensions, dict) and TASKS_EXTENSION in extensions
+
+
+def wanted_task(params: Model | JsonObject) -> bool:
+    """Return whether the params of a legacy request ask for a task."""
+    match params:
+        case types.CallToolRequestParams(task=task) | types.CreateMessageRequestParams(task=task):
+            return task is not None
+        case types.ElicitRequestFormParams(task=task) | types.ElicitRequestURLParams(task=task):
+            return task is not None
+        case _:
+            return False
 
 
 def _result_type(method: Method) -> type[Model]:

@@ -20,11 +20,10 @@ import trio
 from ... import types
 from ...base.named_tuples import NamedTuple
 from ...errors import Disconnected, LimitExceeded, PeerError, RemoteProtocolError, without_traceback
-from ...protocol.codec.unknown import UnknownParams
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Account, Actor, EntryKind, JournalEntry
-from ...types import Model
+from ...types import JsonObject, Model
 from .. import calls, recovery
 from .call import Call
 from .facts import Question
@@ -111,12 +110,11 @@ class PendingAsks:
         self.forwarded: dict[RequestId, Callable[[Model | Exception], None]] = {}
         """Those that pass unread, and what takes their answers."""
 
-    async def forward(
-        self, method: str, params: UnknownParams, send: Callable[[Notification | Request], None]
-    ) -> Model:
+    async def forward(self, method: str, params: JsonObject, send: Callable[[Notification | Request], None]) -> Model:
         """Send the client a request unread, for a proxy, and return its answer. A cancel withdraws it.
 
         Args:
+            params: its members.
             send: sends the request, and its cancellation.
 
         Raises:
