@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import trio
 
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import KeyRing
-from trio_mcp.storage import Change
 from trio_mcp.stores import (
     Append,
     EventsGone,
@@ -25,6 +25,8 @@ from trio_mcp.stores import (
 from trio_mcp.stores.sealed import entry_place, record_place
 
 Key = tuple[str, str]
+Change: TypeAlias = Append | Expect | Forget | Put | Remove
+"""One step of `Store.write`."""
 
 
 class Disk:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import trio
-from crashing_store import CrashingStore, Disk, Key
+from crashing_store import Change, CrashingStore, Disk, Key
 
-from trio_mcp.storage import Change
 from trio_mcp.stores import Append, Expect, Forget, Put, Record, Remove, StoreConflict, StoreTimeout
 
 TIMEOUT: Final = 1.0

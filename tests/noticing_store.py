@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
-from crashing_store import CrashingStore, Disk
+from crashing_store import Change, CrashingStore, Disk
 
-from trio_mcp.storage import MISSED, Change
 from trio_mcp.stores import Fenced, Missed, Notice, StoreError
 
 
@@ -76,7 +75,7 @@ class NoticingStore(CrashingStore):
             raise ValueError("a notice has at most 1000 bytes")
         self.disk.announced.append(Notice(topic, content))
         for listener in self.disk.listeners:
-            listener.send_nowait(MISSED if self.disk.is_deaf else self.disk.announced[-1])
+            listener.send_nowait(Missed.MISSED if self.disk.is_deaf else self.disk.announced[-1])
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[AsyncIterator[Notice | Missed]]:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import trio
-from crashing_store import Disk
+from crashing_store import Change, Disk
 from late_store import NEVER, LateStore
 from peer import EVERYTHING, Json
 from talk import Talk, talk_to
@@ -18,7 +18,6 @@ from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, SERVER_BUSY
 
 from trio_mcp import Server, ServiceOptions
 from trio_mcp.session import KeyRing
-from trio_mcp.storage import Change
 from trio_mcp.stores import Put
 
 KEYS = 3

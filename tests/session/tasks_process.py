@@ -10,7 +10,7 @@ from functools import partial
 from unittest import mock
 
 import trio
-from crashing_store import Disk
+from crashing_store import Change, Disk
 from late_store import NEVER, TIMEOUT, LateStore
 from talk import Talk
 
@@ -21,7 +21,6 @@ from trio_mcp.session.calls import services
 from trio_mcp.session.recovery import key_store
 from trio_mcp.session.recovery.key_store import KeyStore
 from trio_mcp.session.tasks.record import TaskRecord
-from trio_mcp.storage import Change
 from trio_mcp.stores import Record, adapters
 from trio_mcp.stores.adapters import StoredJournals
 from trio_mcp.stores.sealed import record_place

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import CrashingStore, Disk
+from crashing_store import Change, CrashingStore, Disk
 from peer import Json, text_of
 from talk import DECLINE, Round, Talk, accept, talk_to
 from task_process import KEYS
@@ -24,7 +24,6 @@ from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.memory import CallMemory
 from trio_mcp.session.calls.previous_run import earlier_run, read_log
 from trio_mcp.session.recovery.stored_journal import CallLog
-from trio_mcp.storage import Change
 from trio_mcp.stores import Append, StoreError
 from trio_mcp.types import ToolAnnotations
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import shared_disk
 import trio
+from crashing_store import Change
 from peer import Json
 from talk import Round, Talk, accept, talk_to
 from task_process import KEYS
@@ -22,7 +23,6 @@ from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import Limits, MemoryBudget
 from trio_mcp.session.recovery import key_store
 from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
-from trio_mcp.storage import Change
 from trio_mcp.stores import Put, StoreError, StoreFull, StoreTimeout
 from trio_mcp.types import RequestId, ToolAnnotations
 

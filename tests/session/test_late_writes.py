@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import pytest
 import trio
+from crashing_store import Change
 from keyed_shop import Process, Shop, process
 from late_keys_program import Program
 from late_store import NEVER, Lateness, LateStore
@@ -21,7 +22,6 @@ from trio_mcp.base.shared_limits import UNSETTLED
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.session.recovery import settling
 from trio_mcp.session.recovery.key_store import CallKey, Claim, KeyStore, StoredKey
-from trio_mcp.storage import Change
 from trio_mcp.stores import Put, Remove, StoreError, StoreFull
 
 SETTLED = 60.0

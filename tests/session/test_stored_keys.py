@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from crashing_store import Change
 from keyed_shop import SHOP_KEYS, Process, Shop, process
 from peer import EVERYTHING, Json
 from talk import Legacy, Modern, Talk, accept
@@ -23,7 +24,6 @@ from trio_mcp.session import KeyRing, MemoryBudget
 from trio_mcp.session.keyed_calls import KeyTable
 from trio_mcp.session.recovery.key_store import KEY_KIND, CallKey
 from trio_mcp.session.recovery.stored_journal import LOG_KIND
-from trio_mcp.storage import Change
 from trio_mcp.stores.sealed import entry_place
 
 

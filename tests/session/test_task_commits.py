@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import CrashingStore, Disk
+from crashing_store import Change, CrashingStore, Disk
 from task_process import KEYS, Process, Work, record_of
 from task_talk import LegacyTask, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -18,7 +18,6 @@ from trio_mcp import Context
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session.recovery.settling import LAST_SECONDS
 from trio_mcp.session.tasks.stored import SAVE_AGAIN_SECONDS
-from trio_mcp.storage import Change
 from trio_mcp.stores import StoreError
 from trio_mcp.stores.sealed import record_place
 

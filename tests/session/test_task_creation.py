@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import CrashingStore, Disk
+from crashing_store import Change, CrashingStore, Disk
 from talk import Talk, talk_to
 from task_talk import LegacyTask
 from trio.testing import wait_all_tasks_blocked
@@ -17,7 +17,6 @@ from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import KeyRing, Limits, MemoryBudget, ServiceOptions
 from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
-from trio_mcp.storage import Change
 from trio_mcp.stores import Put, StoreError, StoreFull, StoreTimeout
 from trio_mcp.types import RequestId
 

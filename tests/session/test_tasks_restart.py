@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import CrashingStore, Disk, plain_text
+from crashing_store import Change, CrashingStore, Disk, plain_text
 from talk import talk_to
 from task_process import KEYS, Process, Work, left, record_of
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
@@ -22,7 +22,6 @@ from trio_mcp.session.envelope import Caller
 from trio_mcp.session.tasks.adoption import ADOPT_AGAIN_SECONDS
 from trio_mcp.session.tasks.elsewhere import CANCEL_SECONDS
 from trio_mcp.session.tasks.record import storage_key
-from trio_mcp.storage import Change
 from trio_mcp.stores import Put, Record, StoreTimeout
 from trio_mcp.stores.sealed import record_place
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from crashing_store import Change
 
-from trio_mcp.storage import Change
 from trio_mcp.stores import Append, Expect, Forget, MemoryStore, Put, Record, Remove, Store, StoreConflict
 from trio_mcp.testing.contract import StoreCase, StoreTrait, all_store_rules
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import trio
 
-from trio_mcp.storage import MISSED, notice_bytes
-from trio_mcp.stores import Notice
+from trio_mcp.stores import Missed, Notice
 from trio_mcp.stores.listening import Listening
 
 BOUND = 20
@@ -34,7 +33,7 @@ class Speaking(Failing):
 
     def receive(self, seconds: float) -> Sequence[bytes]:
         self._may_fail.clear()
-        return [notice_bytes("topic", b"content")]
+        return [b"topic\0content"]
 
 
 async def test_whatever_a_connection_raises_it_is_replaced_and_the_reader_learns_that_it_may_have_missed_notices() -> (
@@ -47,6 +46,6 @@ async def test_whatever_a_connection_raises_it_is_replaced_and_the_reader_learns
         async with trio.open_nursery() as nursery:
             await nursery.start(listening.run)
             may_fail.set()
-            assert await anext(aiter(listening)) is MISSED
+            assert await anext(aiter(listening)) is Missed.MISSED
             assert await anext(aiter(listening)) == Notice("topic", b"content")
             listening.stop()

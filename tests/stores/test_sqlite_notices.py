@@ -8,14 +8,13 @@ from tempfile import TemporaryDirectory
 import pytest
 import trio
 
-from trio_mcp.storage import notice_bytes
 from trio_mcp.stores import Notice, sqlite_notices
 from trio_mcp.stores.sqlite_notices import Notices, send
 
 
 async def receive_one(folder: Path) -> Notice:
     with Notices(folder) as notices:
-        send(folder, notice_bytes("topic", b"content"))
+        send(folder, b"topic\0content")
         with trio.fail_after(5):
             found = await anext(notices)
     assert isinstance(found, Notice)

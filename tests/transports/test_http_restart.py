@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, served
-from crashing_store import CrashingStore, Disk, plain_text
+from crashing_store import Change, CrashingStore, Disk, plain_text
 from late_store import NEVER, Lateness, LateStore
 from naming import unnamed
 from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, SERVER_BUSY
@@ -19,7 +19,6 @@ from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.runtime.memory_budget import process_budget
 from trio_mcp.session import KeyRing, ServiceOptions
-from trio_mcp.storage import Change
 from trio_mcp.stores import Put, Record, Remove, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.stores.sealed import record_place

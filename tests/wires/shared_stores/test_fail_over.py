@@ -14,8 +14,7 @@ import trio
 from store_servers import PostgresServer, RedisServer, postgres_server, redis_server
 from store_talk import BOUND, bury_none, dead, open_at, thing, written
 
-from trio_mcp.storage import MISSED
-from trio_mcp.stores import Append, Expect, Notice, StoreConflict
+from trio_mcp.stores import Append, Expect, Missed, Notice, StoreConflict
 
 FILE = ("--save", "", "--appendonly", "yes")
 
@@ -131,7 +130,7 @@ async def test_what_was_replicated_is_there_and_no_living_process_is_taken_for_d
             assert kept.version == 1
             assert await store.read("thing", "lost") is None
             assert await store.entries("log", "l", 0, 10) == [b"one"]
-            while await anext(notices) is not MISSED:
+            while await anext(notices) is not Missed.MISSED:
                 pass
             await store.announce("after", b"")
             while await anext(notices) != Notice("after", b""):

@@ -16,8 +16,7 @@ from store_talk import BOUND, bury_none, dead, open_at, opened, thing, written
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.session import KeyRing, MemoryBudget
-from trio_mcp.storage import MISSED
-from trio_mcp.stores import Notice, Remove, StoreError, StoreTimeout, open_store
+from trio_mcp.stores import Missed, Notice, Remove, StoreError, StoreTimeout, open_store
 
 KEYS = KeyRing([bytes(32)])
 
@@ -185,6 +184,6 @@ async def test_a_listener_learns_that_it_may_have_missed_some_when_its_connectio
         assert await anext(notices) == Notice("one", b"")
         server.stop()
         server.start()
-        assert await anext(notices) is MISSED
+        assert await anext(notices) is Missed.MISSED
         await store.announce("two", b"")
         assert await anext(notices) == Notice("two", b"")
