@@ -19,9 +19,9 @@ from talk import ERAS as TALK_ERAS, Legacy, Modern, play
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, proxy
-from trio_mcp.base.shared_limits import FOLLOWED_RESOURCES
 from trio_mcp.client import ClientOptions
 from trio_mcp.errors import ConfigurationError, LimitExceeded, RemoteProtocolError
+from trio_mcp.relay import host_links
 from trio_mcp.relay.host_links import IDLE_SECONDS, Followed
 from trio_mcp.relay.mirroring import PAUSES, READ_AT_ONCE, Mirror
 from trio_mcp.relay.proxies import START_SECONDS
@@ -458,7 +458,7 @@ async def test_a_resource_over_the_limit_is_refused_and_those_before_it_stay(
 ) -> None:
     if way == "alone" and host == server:
         pytest.skip("messages pass as they are, and the server has its own limits")
-    monkeypatch.setattr("trio_mcp.relay.host_links.FOLLOWED_RESOURCES", FOLLOWED_RESOURCES._replace(limit=2))
+    monkeypatch.setattr(host_links, "FOLLOWED_RESOURCES", host_links.FOLLOWED_RESOURCES._replace(limit=2))
     far, prefix = Far(server), "note://f/of/" if way == "mounted" else "note://of/"
     async with near(way, host, far) as found:
         async with found.client.listen(uris=[f"{prefix}monday", f"{prefix}tuesday"]) as changes:
@@ -470,7 +470,7 @@ async def test_a_resource_over_the_limit_is_refused_and_those_before_it_stay(
                 with pytest.raises(PeerError) as refused:
                     await further.__aenter__()
                 assert refused.value.code == -32000
-                assert unnamed(str(refused.value), FOLLOWED_RESOURCES.what) == []
+                assert unnamed(str(refused.value), host_links.FOLLOWED_RESOURCES.what) == []
             await found.call("report")
             far.server.resource_updated("note://of/monday")
             assert (await anext(changes)).uri == f"{prefix}monday"
@@ -491,7 +491,7 @@ def test_a_resource_is_followed_while_a_host_subscribes_to_it_and_counts_for_the
     followed.unwatch("a:1", "bob")
     followed.unwatch("a:1", "carl")
     assert (client.uris, list(followed)) == (["a:1"], ["a:1"])
-    for number in range(2, FOLLOWED_RESOURCES.limit // 2 + 1):
+    for number in range(2, host_links.FOLLOWED_RESOURCES.limit // 2 + 1):
         followed.watch(f"a:{number}", "bob")
     with pytest.raises(LimitExceeded):
         followed.watch("a:0", "bob")

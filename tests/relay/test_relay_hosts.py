@@ -13,13 +13,13 @@ from naming import unnamed
 from principals import authenticate
 from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
 
-from trio_mcp.base.shared_limits import ANSWERED_QUESTIONS
+from trio_mcp import Backfill
 from trio_mcp.relay.offers import STRAY_SECONDS
 from trio_mcp.relay.streams import MAX_UNREAD
 from trio_mcp.runtime import Mailbox
-from trio_mcp.runtime.quota import half_of, quarter_of
 from trio_mcp.session import Limits, MemoryBudget, ServiceOptions
 
+LIMIT = Backfill().max_answering
 LOG: Json = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "a secret"}}
 CHANGED: Json = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}}
 
@@ -241,11 +241,10 @@ async def test_a_request_that_cannot_be_sent_is_rejected_and_counts_no_longer(mo
 
 async def test_the_samples_of_one_caller_in_several_sessions_leave_room_for_another() -> None:
     model = Model(held=True)
-    half = half_of(ANSWERED_QUESTIONS.limit)
     async with proxied(model, authenticate=authenticate) as hosts:
         servers = [(await hosts.open_session(user("alice")))[1] for _ in range(4)]
         _, server_of_bob = await hosts.open_session(user("bob"))
-        for number in range(half):
+        for number in range(LIMIT // 2):
             await servers[number % 4].send(ask(number))
         await trio.testing.wait_all_tasks_blocked()
         for server in servers:
@@ -255,41 +254,39 @@ async def test_the_samples_of_one_caller_in_several_sessions_leave_room_for_anot
             assert unnamed(rejected["message"], "max_answering", "quarter") == []
         await server_of_bob.send(ask("q"))
         await trio.testing.wait_all_tasks_blocked()
-        assert len(model.asked) == half + 1
+        assert len(model.asked) == LIMIT // 2 + 1
 
 
 async def test_the_samples_of_a_modern_host_of_a_legacy_server_leave_room_for_another() -> None:
     model = Model(held=True)
-    half = half_of(ANSWERED_QUESTIONS.limit)
     body, headers = modern_call("look", id="one")
     async with proxied(model, authenticate=authenticate) as hosts:
         for name in ("alice", "bob"):
             reply = hosts.peer.start(body, {**headers, **user(name)})
             server = await legacy_server(hosts)
-            for number in range(half if name == "alice" else 1):
+            for number in range(LIMIT // 2 if name == "alice" else 1):
                 await server.send(ask(number))
             await trio.testing.wait_all_tasks_blocked()
             if name == "alice":
                 await server.send(ask("over"))
                 assert unnamed((await server.receive())["error"]["message"], "max_answering", "quarter") == []
-        assert len(model.asked) == half + 1
+        assert len(model.asked) == LIMIT // 2 + 1
         reply.gone.set()
 
 
 async def test_the_samples_of_all_hosts_together_are_limited() -> None:
     model = Model(held=True)
-    limit = ANSWERED_QUESTIONS.limit
     async with proxied(model, authenticate=authenticate) as hosts:
         for name in ("alice", "bob", "carl", "dora"):
             _, server = await hosts.open_session(user(name))
-            for number in range(quarter_of(limit)):
+            for number in range(LIMIT // 4):
                 await server.send(ask(number))
         await trio.testing.wait_all_tasks_blocked()
-        assert len(model.asked) == limit
+        assert len(model.asked) == LIMIT
         _, server = await hosts.open_session(user("ed"))
         await server.send(ask("q"))
         assert (await server.receive())["error"]["code"] == -32000
-        assert len(model.asked) == limit
+        assert len(model.asked) == LIMIT
 
 
 # eras

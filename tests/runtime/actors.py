@@ -1,10 +1,14 @@
-"""Bodies of actors, and a record of how actors ended."""
+"""Bodies of actors, a limit that they may share, and a record of how actors ended."""
 
 from __future__ import annotations
 
 import trio
 
+from trio_mcp.base.shared_limits import SharedLimit
 from trio_mcp.runtime import Actor, Outcome
+
+CUPS = SharedLimit("cups", 8, "none", "Kitchen.cups", cap="Kitchen.cups_per_guest")
+"""A limit for quotas."""
 
 
 class Ended:

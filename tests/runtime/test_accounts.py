@@ -6,9 +6,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from actors import CUPS
 from naming import naming
 
-from trio_mcp.base.shared_limits import FINISHED_BYTES, FINISHED_CALLS
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Account, MemoryBudget, process_budget
 from trio_mcp.runtime.memory_budget import (
@@ -160,9 +160,8 @@ def kept(table: OldestFirst[str, None], account: TableAccount, caller: str, coun
 
 
 def table_of(account: TableAccount) -> OldestFirst[str, None]:
-    return OldestFirst(
-        Quota(FINISHED_CALLS), Quota(FINISHED_BYTES), lambda _key, entry: account.give_back(entry[2], entry[1])
-    )
+    calls, sizes = Quota(CUPS, 10_000), Quota(CUPS, 64 * MIB)
+    return OldestFirst(calls, sizes, lambda _key, entry: account.give_back(entry[2], entry[1]))
 
 
 def test_a_caller_over_its_share_of_the_budget_loses_its_stored_data() -> None:

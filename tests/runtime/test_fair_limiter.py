@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import trio
+from actors import CUPS
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.base.shared_limits import TOOL_PLACES, TOOL_QUEUE
 from trio_mcp.runtime.quota import Quota
 from trio_mcp.runtime.threads import FairLimiter
 
@@ -41,7 +41,7 @@ class Turns:
 async def test_whatever_one_caller_takes_and_waits_for_another_gets_a_place_at_once(limit: int) -> None:
     with trio.fail_after(SECONDS):
         async with trio.open_nursery() as nursery:
-            turns = Turns(FairLimiter(TOOL_PLACES, limit), nursery)
+            turns = Turns(FairLimiter(CUPS, limit), nursery)
             await turns.ask(*(f"a{number}" for number in range(2 * limit)))
             assert len(turns.got) == (limit + 1) // 2
             await turns.ask("b")
@@ -53,7 +53,7 @@ async def test_whatever_one_caller_takes_and_waits_for_another_gets_a_place_at_o
 
 async def test_one_that_waits_alone_has_its_turn_whenever_a_place_is_given_back() -> None:
     async with trio.open_nursery() as nursery:
-        turns = Turns(FairLimiter(TOOL_PLACES, 4), nursery)
+        turns = Turns(FairLimiter(CUPS, 4), nursery)
         await turns.ask("a1", "a2", "a3", "a4", "a5")
         assert turns.got == ["a1", "a2"]
         assert [await turns.release("a") for _ in range(3)] == [["a3"], ["a4"], ["a5"]]
@@ -61,7 +61,7 @@ async def test_one_that_waits_alone_has_its_turn_whenever_a_place_is_given_back(
 
 async def test_one_place_that_is_given_back_can_be_room_for_two_callers() -> None:
     async with trio.open_nursery() as nursery:
-        turns = Turns(FairLimiter(TOOL_PLACES, 8), nursery)
+        turns = Turns(FairLimiter(CUPS, 8), nursery)
         await turns.ask("a1", "a2", "b1", "b2", "a3", "b3")
         assert turns.got == ["a1", "a2", "b1", "b2"]
         # Less than half is in use, so the first is next; and bob has less than a quarter.
@@ -70,8 +70,8 @@ async def test_one_place_that_is_given_back_can_be_room_for_two_callers() -> Non
 
 async def test_who_waits_ahead_is_next_before_who_has_waited_longer_and_only_the_others_fill_the_queue() -> None:
     async with trio.open_nursery() as nursery:
-        queue = Quota(TOOL_QUEUE, 4)
-        turns = Turns(FairLimiter(TOOL_PLACES, 1, queue), nursery)
+        queue = Quota(CUPS, 4)
+        turns = Turns(FairLimiter(CUPS, 1, queue), nursery)
         await turns.ask("a", "b")
         await turns.ask("c", ahead=True)
         assert (turns.limiter.waiting, queue.in_use) == (2, 1)
@@ -82,7 +82,7 @@ async def test_who_waits_ahead_is_next_before_who_has_waited_longer_and_only_the
 
 async def test_a_cancelled_wait_takes_nothing_and_one_that_got_its_place_keeps_it() -> None:
     async with trio.open_nursery() as nursery:
-        turns = Turns(FairLimiter(TOOL_PLACES, 1), nursery)
+        turns = Turns(FairLimiter(CUPS, 1), nursery)
         await turns.ask("a")
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as waiting:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from actors import CUPS
 from naming import naming, unnamed
 
-from trio_mcp.base.shared_limits import SharedLimit
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime.quota import Quota
-
-CUPS = SharedLimit("cups", 8, "none", "Kitchen.cups", cap="Kitchen.cups_per_guest")
 
 
 def full(quota: Quota, caller: object) -> int:

@@ -25,13 +25,9 @@ from talk import (
 )
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import CancelReason, Context, RequestTimeout, Server, UrlElicitationRequired, accept
-from trio_mcp.base.shared_limits import AWAITED_PAGES, LEFT_PAGES
-from trio_mcp.errors import CapabilityError, LimitExceeded
+from trio_mcp import Context, RequestTimeout, Server, UrlElicitationRequired, accept
+from trio_mcp.errors import CapabilityError
 from trio_mcp.server.options import ResumePolicy
-from trio_mcp.session import MemoryBudget
-from trio_mcp.session.calls.url_elicitations import MAX_SESSION_PAGES, SessionPages, UrlElicitations
-from trio_mcp.session.envelope import PAGE_SIZE
 from trio_mcp.testing import make_context
 from trio_mcp.types import ElicitRequestURLParams
 
@@ -392,65 +388,3 @@ async def test_an_elicitation_is_completed_from_any_thread_once() -> None:
         assert await trio.to_thread.run_sync(server.complete_elicitation, "visit-1")
         await is_notified(player.talk)
         assert (await player.text()).startswith("accept")
-
-
-def expect(pages: UrlElicitations, *names: str) -> None:
-    """Let a session expect pages for which nothing waits."""
-    session = SessionPages(pages, None, str)
-    for name in names:
-        session.add(name)
-
-
-async def test_a_page_that_a_call_waits_for_is_never_forgotten_and_one_too_many_is_rejected() -> None:
-    pages = UrlElicitations()
-    for number in range(AWAITED_PAGES.limit):
-        pages.add(str(number), lambda: None)
-    with pytest.raises(LimitExceeded) as raised:
-        pages.add("one more", lambda: None)
-    assert unnamed(str(raised.value), str(AWAITED_PAGES.limit)) == []
-    for number in range(MAX_SESSION_PAGES):
-        expect(pages, f"expected-{number}")
-    assert pages.complete("0")
-    assert not pages.complete("one more")
-
-
-async def test_pages_that_nothing_waits_for_are_bounded_and_the_oldest_is_forgotten() -> None:
-    pages = UrlElicitations()
-    most = LEFT_PAGES.limit
-    account = MemoryBudget(most * PAGE_SIZE * 4).open()
-    for number in range(most + 1):
-        SessionPages(pages, account, str).add(str(number))
-    assert (len(pages), account.drawn) == (most, most * PAGE_SIZE)
-    assert (pages.complete("0"), pages.complete("1")) == (False, True)
-
-
-async def test_a_session_that_expects_too_many_pages_forgets_its_own() -> None:
-    pages = UrlElicitations()
-    expect(pages, "of another session")
-    expect(pages, *map(str, range(MAX_SESSION_PAGES + 1)))
-    assert (pages.complete("0"), pages.complete("1"), pages.complete("of another session")) == (False, True, True)
-
-
-async def test_a_page_that_nothing_waits_for_draws_from_the_memory_budget_until_its_session_ends() -> None:
-    server = offering(needs_page)
-    async with server.open_service() as service:
-        with service.options.memory.open() as account:
-            talk = Talk(service, account=account)
-            with talk.outbox:
-                await talk.initialize(capabilities=PAGES)
-                before = account.drawn
-                await talk.error(talk.call("needs_page"))
-                assert account.drawn == before + PAGE_SIZE
-                talk.session.close(CancelReason.DISCONNECT)
-                assert account.drawn == before
-        assert not server.complete_elicitation("visit-1")
-        assert len(service.calls.url_elicitations) == 0
-
-
-async def test_a_page_for_which_the_memory_budget_has_no_room_is_an_error() -> None:
-    full = MemoryBudget(2).open()
-    full.draw(2)
-    pages = UrlElicitations()
-    with pytest.raises(LimitExceeded):
-        SessionPages(pages, full, str).add("visit-1")
-    assert len(pages) == 0

@@ -18,7 +18,6 @@ from trio.testing import wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY, REPEAT_OF
 
 from trio_mcp import Context, RequestTimeout, Server, ServiceOptions, TaskOptions
-from trio_mcp.base.shared_limits import STORED_OUTCOMES
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import Limits, MemoryBudget
 from trio_mcp.session.recovery import key_store
@@ -252,7 +251,7 @@ async def test_a_repeat_of_a_tool_that_may_run_twice_gets_the_task_that_there_is
 
 
 async def test_a_call_that_may_run_twice_runs_again_where_its_outcome_had_no_room(monkeypatch: Any) -> None:
-    monkeypatch.setattr(key_store, "STORED_OUTCOMES", STORED_OUTCOMES._replace(limit=0))
+    monkeypatch.setattr(key_store, "STORED_OUTCOMES", key_store.STORED_OUTCOMES._replace(limit=0))
     shop = SafeShop()
     shop.go_on.set()
     for _ in range(2):

@@ -18,7 +18,6 @@ from task_talk import DECLARES
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
-from trio_mcp.base.shared_limits import UNSETTLED
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.session.recovery import settling
 from trio_mcp.session.recovery.key_store import CallKey, Claim, KeyStore, StoredKey
@@ -257,7 +256,7 @@ def stored_keys_of(process: Process) -> KeyStore:
 async def test_there_is_a_limit_of_unsettled_keys(
     shop: Shop, era: type[Legacy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "UNSETTLED", UNSETTLED._replace(limit=2))
+    monkeypatch.setattr(settling, "UNSETTLED", settling.UNSETTLED._replace(limit=2))
     shop.hold.set()
     async with process(shop, era) as only:
         await only.player.talk.initialize() if era is Legacy else None

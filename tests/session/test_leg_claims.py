@@ -13,7 +13,6 @@ from talk import Round
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
-from trio_mcp.base.shared_limits import UNSETTLED
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.session import Limits
 from trio_mcp.session.recovery import settling
@@ -154,7 +153,7 @@ async def test_a_claim_that_is_not_confirmed_is_given_back(shop: Shop, lands: bo
 async def test_a_claim_that_is_not_confirmed_counts_for_its_principal_whatever_the_store_has_for_the_call(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "UNSETTLED", UNSETTLED._replace(limit=2))
+    monkeypatch.setattr(settling, "UNSETTLED", settling.UNSETTLED._replace(limit=2))
     asked = await shop.asked()
     async with shop.process() as (crashed, first), shop.process() as (store, talk):
         yes(asked, first)

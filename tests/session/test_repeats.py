@@ -15,7 +15,6 @@ from trio.testing import wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
 
 from trio_mcp import CancelReason
-from trio_mcp.base.shared_limits import KEYED_OUTCOMES, USED_KEYS
 from trio_mcp.server import Context, Server
 from trio_mcp.session import KeyRing, Limits, MemoryBudget, TaskOptions, keyed_calls
 from trio_mcp.session.envelope import KEY_SIZE
@@ -394,7 +393,7 @@ async def test_a_key_that_has_no_room_is_refused_and_nothing_runs(era: type[Lega
 async def test_too_many_outcomes_drop_the_oldest_and_its_call_is_lost(
     era: type[Legacy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyed_calls, "KEYED_OUTCOMES", KEYED_OUTCOMES._replace(limit=2))
+    monkeypatch.setattr(keyed_calls, "KEYED_OUTCOMES", keyed_calls.KEYED_OUTCOMES._replace(limit=2))
     runs = Runs()
     async with play(runs.server(), era) as player:
         for number in range(3):
@@ -406,8 +405,8 @@ async def test_too_many_outcomes_drop_the_oldest_and_its_call_is_lost(
 async def test_when_keys_were_dropped_early_a_marked_repeat_still_does_not_run(
     era: type[Legacy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyed_calls, "KEYED_OUTCOMES", KEYED_OUTCOMES._replace(limit=0))
-    monkeypatch.setattr(keyed_calls, "USED_KEYS", USED_KEYS._replace(limit=1))
+    monkeypatch.setattr(keyed_calls, "KEYED_OUTCOMES", keyed_calls.KEYED_OUTCOMES._replace(limit=0))
+    monkeypatch.setattr(keyed_calls, "USED_KEYS", keyed_calls.USED_KEYS._replace(limit=1))
     runs = Runs()
     async with play(runs.server(), era) as player:
         for number in range(3):
@@ -423,7 +422,7 @@ async def test_when_keys_were_dropped_early_a_marked_repeat_still_does_not_run(
 async def test_keys_that_one_principal_has_dropped_early_cost_another_nothing(
     era: type[Legacy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyed_calls, "USED_KEYS", USED_KEYS._replace(limit=4))
+    monkeypatch.setattr(keyed_calls, "USED_KEYS", keyed_calls.USED_KEYS._replace(limit=4))
     runs = Runs()
     async with runs.server(outcome_grace=0).open_service() as service:
         alice, bob = (era(Talk(service, principal=name), EVERYTHING) for name in ("alice", "bob"))

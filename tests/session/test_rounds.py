@@ -12,7 +12,6 @@ from trio.testing import wait_all_tasks_blocked
 from wire_terms import INVALID_PARAMS, MISSING_CAPABILITY
 
 from trio_mcp import CancelReason
-from trio_mcp.base.shared_limits import SharedLimit
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.sealing import request_state
 from trio_mcp.server import Accepted, Context, Server
@@ -208,7 +207,7 @@ async def test_branches_that_ask_a_client_that_cannot_are_one_refusal_that_names
 async def test_when_too_many_or_too_large_outcomes_are_kept_the_oldest_goes_first(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(directory, limit, SharedLimit("of a test", value, ""))
+    monkeypatch.setattr(directory, limit, getattr(directory, limit)._replace(limit=value))
     travel = Travel()
     async with talk_to(travel.server) as talk:
         asked = [await talk.round(talk.leg("book", {"to": str(n) * 800})) for n in range(3)]
@@ -221,7 +220,7 @@ async def test_when_too_many_or_too_large_outcomes_are_kept_the_oldest_goes_firs
 
 
 async def test_one_large_outcome_is_kept_whatever_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory, "FINISHED_BYTES", SharedLimit("of a test", 10, ""))
+    monkeypatch.setattr(directory, "FINISHED_BYTES", directory.FINISHED_BYTES._replace(limit=10))
     async with talk_to(Travel().server) as talk:
         asked = await talk.round(talk.leg("book"))
         assert [await talk.text(asked.retry(1)) for _ in range(2)] == ["Booked TP2 to Lisbon"] * 2

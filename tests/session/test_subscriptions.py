@@ -11,7 +11,6 @@ from talk import Json, Talk, session_with, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Server, ServiceOptions
-from trio_mcp.base.shared_limits import SUBSCRIPTIONS
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Actor, Outbox
 from trio_mcp.session import subscriptions
@@ -88,7 +87,7 @@ async def test_an_update_deep_below_is_announced_within_bounds(talk: Talk, serve
 
 
 async def test_there_is_a_limit_to_what_all_watch_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS", SUBSCRIPTIONS._replace(limit=3))
+    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS", subscriptions.SUBSCRIPTIONS._replace(limit=3))
     async with talk_to(server) as talk:
         other = Talk(talk.service)
         await talk.initialize()
@@ -98,7 +97,7 @@ async def test_there_is_a_limit_to_what_all_watch_together(server: Server, monke
         error = await other.error(other.request("resources/subscribe", {"uri": "a:3"}))
         refused = await other.error(listen(other, resourceSubscriptions=["a:3"]))
         assert error["code"] == refused["code"] == -32000
-        assert SUBSCRIPTIONS.what in error["message"]
+        assert subscriptions.SUBSCRIPTIONS.what in error["message"]
         assert await talk.result(talk.request("resources/unsubscribe", {"uri": "a:1"})) == {}
         await subscribe(other, "a:3")
         other.session.close(CancelReason.DISCONNECT)

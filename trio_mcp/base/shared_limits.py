@@ -2,7 +2,7 @@
 
 Each is kept by a `Quota` (`runtime/quota.py`), which has the rule for all of them: once half of a limit is in use, a caller that
 would hold more than a quarter of it is refused, or waits (`FairLimiter`), or loses its own oldest things. The table of
-docs/limits.md is made of this one, and `tests/shared_limits` fills each limit by one caller and serves another.
+docs/limits.md is made of this one, and `tests/base/shared_limits` fills each limit by one caller and serves another.
 """
 
 from __future__ import annotations

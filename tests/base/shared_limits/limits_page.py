@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trio_mcp.base.shared_limits import SHARED_LIMITS, SharedLimit
-from trio_mcp.runtime.quota import quarter_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
-BEGIN = "<!-- made by `python -m tests.shared_limits`: begin -->"
+PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
+BEGIN = "<!-- made by `python -m tests.base.shared_limits`: begin -->"
 END = "<!-- end -->"
 
 MEBI = 1 << 20
@@ -27,7 +26,7 @@ def table() -> Iterator[str]:
     for limit in SHARED_LIMITS:
         what = f"{limit.what}; a caller is {limit.identity}" if limit.identity else limit.what
         cap = NONE if limit.per_caller in (None, limit.limit) else number(limit.per_caller)
-        share = number(quarter_of(limit.limit)) if limit.limit else "a quarter"
+        share = number(limit.limit // 4) if limit.limit else "a quarter"
         cells = [what, "none" if limit.optional else number(limit.limit), share, cap, limit.refusal, options(limit)]
         yield f"| {' | '.join(cells)} |"
 

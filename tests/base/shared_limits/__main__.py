@@ -1,4 +1,4 @@
-"""Bring the table of shared limits in `docs/limits.md` up to date: `python -m tests.shared_limits`."""
+"""Bring the table of shared limits in `docs/limits.md` up to date: `python -m tests.base.shared_limits`."""
 
 from __future__ import annotations
 

@@ -69,4 +69,4 @@ async def test_of_what_is_kept_for_a_caller_that_is_alone_the_oldest_goes(limit:
 
 def test_the_page_shows_the_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert with_section(page) == page, "run `python -m tests.shared_limits`"
+    assert with_section(page) == page, "run `python -m tests.base.shared_limits`"
