@@ -16,8 +16,10 @@ from typing import Any
 import trio
 from wire_terms import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
-from trio_mcp.protocol.jsonrpc import Answers, Batch, Message, RequestId, dump, parse
-from trio_mcp.session import AnyChannel, Envelope
+from trio_mcp.protocol.json_limits import DEFAULT_LIMITS
+from trio_mcp.protocol.jsonrpc import Answers, Batch, Malformed, Message, dump, parse
+from trio_mcp.session import ANONYMOUS, AnyChannel, Envelope, Peer as Sender, Received, Sent, received
+from trio_mcp.types import RequestId
 
 Json = dict[str, Any]
 
@@ -158,10 +160,7 @@ class ChannelPeer(Peer):
 
     async def receive(self) -> Any:
         with trio.fail_after(BOUND):
-            message = (await self.channel.receive()).message
-        if isinstance(message, Batch):
-            return [json.loads(dump(each)) for each in message.messages()]
-        return json.loads(dump(message))
+            return json_of((await self.channel.receive()).message)
 
     async def end(self) -> None:
         """Wait until the other end is closed; nothing may come before that."""
@@ -171,11 +170,11 @@ class ChannelPeer(Peer):
             pass
 
     async def send(self, message: Json) -> None:
-        await self._send(parse(encoded(message)))
+        await self._send(message_of(message))
 
     async def send_batch(self, *messages: Json) -> None:
         """Send several messages in one array."""
-        await self._send(Answers(tuple(parse(encoded(message)) for message in messages)))
+        await self._send(Answers(tuple(map(message_of, messages))))
 
     async def close(self) -> None:
         await self.channel.aclose()
@@ -187,6 +186,29 @@ class ChannelPeer(Peer):
 
 class ChannelClient(ChannelPeer, ClientPeer):
     """A client at one end of a channel."""
+
+
+def arrived(data: bytes, sender: Sender = ANONYMOUS) -> Envelope[Received]:
+    """Return what comes out of a channel when these bytes have arrived."""
+    return received(data, DEFAULT_LIMITS, sender)
+
+
+def message_of(message: Json) -> Any:
+    """Return a message as channels take and give it."""
+    return parse(encoded(message))
+
+
+def data_of(message: Sent) -> bytes:
+    """Return the bytes of a message of a channel."""
+    return dump(message)
+
+
+def json_of(message: Sent | Received) -> Any:
+    """Return a message of a channel, or a list of messages, as plain JSON."""
+    if isinstance(message, Batch):
+        return list(map(json_of, message.messages()))
+    assert not isinstance(message, Malformed), message
+    return json.loads(dump(message))
 
 
 def encoded(*messages: Json, batch: bool = False) -> bytes:

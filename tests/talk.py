@@ -9,24 +9,20 @@ Sending is a plain function here, as `ServerSession.receive` is one.
 from __future__ import annotations
 
 import itertools
-import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from peer import BOUND, EVERYTHING, Json, Reader, encoded, hello, modern_meta
+from peer import BOUND, EVERYTHING, Json, Reader, arrived, encoded, hello, json_of, modern_meta
 from trio.testing import wait_all_tasks_blocked
 from wire_oracle import WireOracle
 from wire_terms import LOG_LEVEL, NEWEST_LEGACY
 
-from trio_mcp.protocol.connection import Rejected
-from trio_mcp.protocol.jsonrpc import RequestId, dump
-from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
-from trio_mcp.runtime import Account
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, Service, ServiceOptions, make_session, received
+from trio_mcp.session import Envelope, Peer, ReplyTarget, Service, ServiceOptions, make_session
+from trio_mcp.types import RequestId
 
 
 class Talk(Reader):
@@ -38,9 +34,10 @@ class Talk(Reader):
         *,
         principal: str | None = None,
         shared_channel: bool = True,
-        account: Account | None = None,
+        account: Any = None,
     ) -> None:
         self.service = service
+        self.account = account
         self.session = make_session(service, shared_channel=shared_channel, account=account)
         self.outbox = service.open_outbox(Peer(principal))
         self.listeners: dict[RequestId, ReplyTarget] = {}
@@ -55,9 +52,9 @@ class Talk(Reader):
 
     # out
 
-    def send_bytes(self, data: bytes) -> ReplyTarget | OpenBatch | Rejected | None:
+    def send_bytes(self, data: bytes) -> Any:
         """Send bytes as they are; returns what the session says to them."""
-        return self.session.receive(received(data, DEFAULT_LIMITS, self.peer), self.outbox)
+        return self.session.receive(arrived(data, self.peer), self.outbox)
 
     def send(self, message: Json) -> None:
         self._oracle.sent(message)
@@ -65,7 +62,7 @@ class Talk(Reader):
         if isinstance(listener, ReplyTarget):
             self.listeners[listener.request_id] = listener
 
-    def send_batch(self, *messages: Json) -> ReplyTarget | OpenBatch | Rejected | None:
+    def send_batch(self, *messages: Json) -> Any:
         """Send several messages in one array; returns what the session says to it."""
         for message in messages:
             self._oracle.sent(message)
@@ -153,7 +150,7 @@ class Talk(Reader):
     def _take(self, envelopes: list[Envelope]) -> None:
         assert envelopes or not self.outbox.closed, "the outbox was closed"
         for envelope in envelopes:
-            message = json.loads(dump(envelope.message))  # type: ignore[arg-type]
+            message = json_of(envelope.message)
             self._oracle.heard(message)
             self._received.append(message)
 

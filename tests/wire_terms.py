@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 NEWEST_LEGACY: Final = "2025-11-25"
+LEGACY_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY)
 MODERN: Final = "2026-07-28"
 
 PARSE_ERROR: Final = -32700

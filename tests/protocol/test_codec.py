@@ -333,6 +333,13 @@ def test_a_bare_text_is_written_as_the_general_way_writes_it(
     assert written(codec, CallToolResult, identity, members) == written(codec, OwnResult, identity, members)
 
 
+@given(text=st.text() | st.sampled_from(["", '"', "\\", "\x00", "\u2028", "é😀"]))
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_a_text_is_encoded_as_the_result_with_this_text(version: str, text: str) -> None:
+    codec, whole = codec_for(version), CallToolResult(content=[TextContent(text=text)])
+    assert codec.encode_result("tools/call", text) == codec.encode_result("tools/call", whole)
+
+
 def test_an_authors_own_result_class_is_written_as_the_type_it_extends():
     class Mine(CallToolResult):
         pass

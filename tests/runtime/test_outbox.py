@@ -27,6 +27,21 @@ async def test_a_cancelled_reader_loses_nothing() -> None:
     assert await outbox.take() == [1]
 
 
+async def test_a_reader_that_gives_up_leaves_the_wait_of_the_next_one_alone() -> None:
+    outbox: Outbox[int] = Outbox()
+    woken = trio.Event()
+
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as first:
+            first.cancel()
+            outbox.on_ready = woken.set
+            await outbox.wait_ready()
+        outbox.post(1)
+        with trio.fail_after(5):
+            await woken.wait()
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_reader_whose_items_are_taken_before_it_runs_waits_for_others(waits: bool) -> None:
     """An empty list would tell it that the outbox is closed."""

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from naming import naming
-from peer import text_of
+from peer import message_of, text_of
 from talk import Legacy, Modern, Talk, accept, play
 from wire_terms import INVALID_PARAMS, INVALID_REQUEST, REQUIRED_SCOPES
 
 from trio_mcp import Caller, Context, Server
-from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.session import Peer, ServiceOptions
 from trio_mcp.session.transport import facts_of
 
@@ -285,7 +284,7 @@ async def test_mounted_items_keep_their_restrictions(era: type[Legacy]) -> None:
 )  # fmt: skip
 async def test_a_transport_learns_which_scopes_a_request_lacks(method: str, params: Json, scopes: list[str]) -> None:
     async with library().open_service() as service:
-        request = Request(1, method, params)
+        request = message_of({"id": 1, "method": method, "params": params})
         assert service.missing_scopes(request, lambda: READER) == frozenset(scopes)
         assert service.missing_scopes(request, lambda: None) == frozenset(scopes)
         assert service.missing_scopes(request, lambda: ADMIN) == frozenset()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trio
 from connected import connected
+from peer import message_of
 from talk import accept, talk_to
 
 from trio_mcp import Caller, Client, Context, Server, ServiceOptions, ToolError, ToolSearch
-from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.server import CallHandler, CallRequest, CallResult
 from trio_mcp.session import KeyRing
 from trio_mcp.types import JsonObject
@@ -185,7 +185,8 @@ async def test_scopes_hold_for_what_call_tool_names() -> None:
         return "open"
 
     async with talk_to(server) as talk:
-        request = Request(1, "tools/call", {"name": "call_tool", "arguments": {"name": "open_gate"}})
+        params = {"name": "call_tool", "arguments": {"name": "open_gate"}}
+        request = message_of({"id": 1, "method": "tools/call", "params": params})
         assert talk.service.missing_scopes(request, lambda: None) == {"gate:open"}
         assert talk.service.missing_scopes(request, lambda: Caller("a", ["gate:open"])) == frozenset()
         assert (await talk.result(talk.leg("call_tool", {"name": "open_gate"})))["isError"]

@@ -14,7 +14,6 @@ from talk import Legacy, Modern, offering, play
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, SyncContext
-from trio_mcp.runtime import CodeLine
 
 BOUND = 10
 
@@ -26,8 +25,9 @@ def line_with(text: str) -> int:
     return number
 
 
-def at(comment: str, function: str, **more: Any) -> CodeLine:
-    return CodeLine(__file__, line_with(comment), function, **more)
+def at(comment: str, function: str, more: str = "") -> str:
+    """Return how a line is shown."""
+    return f"{__file__}:{line_with(comment)} in {function}{more}"
 
 
 async def inner() -> None:
@@ -57,7 +57,7 @@ async def test_a_running_call_is_at_the_innermost_line_of_its_author(
     tool: Callable[..., Any], era: type[Legacy]
 ) -> None:
     call = await call_of(tool, era)
-    assert call.at == at("sleeps", "inner")
+    assert str(call.at) == at("sleeps", "inner")
     assert f"running at {call.at}" in str(call)
     assert f"{Path(__file__).name}:{line_with('sleeps')} in inner" in str(call)
 
@@ -72,7 +72,7 @@ async def branches(ctx: Context) -> None:
 async def test_each_running_branch_has_its_line_and_what_waits_for_a_client_has_none(era: type[Legacy]) -> None:
     call = await call_of(branches, era)
     assert call.at is None
-    assert [branch.at for branch in call.branches] == [at("sleeps", "inner"), None]
+    assert [branch.at and str(branch.at) for branch in call.branches] == [at("sleeps", "inner"), None]
 
 
 async def test_a_call_that_waits_for_a_lock_is_shown_as_waiting(era: type[Legacy]) -> None:
@@ -84,7 +84,7 @@ async def test_a_call_that_waits_for_a_lock_is_shown_as_waiting(era: type[Legacy
 
     await lock.acquire()
     call = await call_of(update, era)
-    assert call.at == at("locks", "update", waits_for="trio.Lock")
+    assert str(call.at) == at("locks", "update", ", waits for a trio.Lock")
     assert "waits for a trio.Lock" in str(call)
 
 
@@ -103,7 +103,7 @@ async def test_a_plain_function_is_at_its_line_in_the_thread(era: type[Legacy]) 
         await player.call("plain")
         with trio.fail_after(BOUND):
             await started.wait()
-            while (call := player.talk.service.tree().calls[0]).at != at("reads", "read", in_thread=True):
+            while str((call := player.talk.service.tree().calls[0]).at) != at("reads", "read", ", in a thread"):
                 await trio.lowlevel.checkpoint()
         assert "in a thread" in str(call)
         go_on.set()
@@ -124,7 +124,7 @@ async def test_a_step_in_a_thread_of_an_async_function_is_at_its_await(autojump_
         await player.call("loads")
         await started.wait()
         (call,) = player.talk.service.tree().calls
-        assert call.at == at("loads", "loads", in_thread=True)
+        assert str(call.at) == at("loads", "loads", ", in a thread")
         go_on.set()
 
 
@@ -143,7 +143,7 @@ async def test_the_log_of_a_stuck_call_names_its_line(
         player.talk.cancel(request)
         await trio.sleep(10)
         (call,) = player.talk.service.tree().calls
-        assert call.at == at("deaf", "deaf", waits_for="trio.Event")
+        assert str(call.at) == at("deaf", "deaf", ", waits for a trio.Event")
         released.set()
         await wait_all_tasks_blocked()
     (record,) = [record for record in caplog.records if "is stuck" in record.getMessage()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 from peer import text_of
@@ -12,7 +13,6 @@ from talk import DECLINE, Talk, accept
 from wire_terms import INTERNAL_ERROR, INVALID_PARAMS
 
 from trio_mcp.errors import InvalidRequestState
-from trio_mcp.runtime import Actor
 from trio_mcp.session import Service
 from trio_mcp.types import RequestId
 
@@ -90,7 +90,7 @@ class Process:
     talks: dict[str | None, Talk] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
     spent: set[State] = field(default_factory=set)
-    actors: dict[str, Actor] = field(default_factory=dict)
+    actors: dict[str, Any] = field(default_factory=dict)
 
     def talk(self, principal: str | None) -> Talk:
         if principal not in self.talks:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+from peer import message_of
 from talk import Talk, offering, session_with
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
-from trio_mcp.protocol import jsonrpc
+from trio_mcp.session import Envelope
 
 
 class CountedId(str):
@@ -39,27 +40,23 @@ def server() -> Server:
     return offering(forever, lingering)
 
 
-async def comparisons(talk: Talk, count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+async def comparisons(talk: Talk, count: int) -> int:
     """How often ids are compared when open requests are cancelled, the last one first."""
-    read = jsonrpc._parse_id  # noqa: SLF001
-    with monkeypatch.context() as patch:
-        patch.setattr(jsonrpc, "_parse_id", lambda value: CountedId(read(value)))
-        ids = [f"id-{count}-{number}" for number in range(count)]
-        for each in ids:
-            talk.call("forever", id=each)
-        await wait_all_tasks_blocked()
-        CountedId.compared = 0
-        for each in reversed(ids):
-            talk.cancel(each)
-        found = CountedId.compared
-        await talk.silence()
+    ids = [f"id-{count}-{number}" for number in range(count)]
+    for each in ids:
+        call = message_of({"id": each, "method": "tools/call", "params": {"name": "forever"}})
+        talk.session.receive(Envelope(call._replace(id=CountedId(each))), talk.outbox)
+    await wait_all_tasks_blocked()
+    CountedId.compared = 0
+    for each in reversed(ids):
+        talk.cancel(each)
+    found = CountedId.compared
+    await talk.silence()
     return found
 
 
-async def test_cancels_cost_the_same_however_many_requests_are_open(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few, many = [await comparisons(talk, count, monkeypatch) for count in (10, 200)]
+async def test_cancels_cost_the_same_however_many_requests_are_open(talk: Talk) -> None:
+    few, many = [await comparisons(talk, count) for count in (10, 200)]
     assert few > 0
     assert many <= 20 * few, f"{few} comparisons for 10 cancels, {many} for 200"
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 import trio
+from peer import message_of
 
-from trio_mcp.protocol.jsonrpc import Message, Request
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, MessageChannel, Received, as_message_channel
+from trio_mcp.session import Envelope, MessageChannel, Received, Sent, as_message_channel
 from trio_mcp.session.channel import MESSAGE_COST, TURN, read_all
 
 
@@ -33,7 +33,7 @@ class Minimal(MessageChannel):
     """Overrides what is abstract and nothing more."""
 
     def __init__(self) -> None:
-        self.sent: list[Message] = []
+        self.sent: list[Sent] = []
 
     async def send(self, value: Envelope) -> None:
         await trio.lowlevel.checkpoint()
@@ -46,7 +46,7 @@ class Minimal(MessageChannel):
         await trio.lowlevel.checkpoint()
 
 
-REQUESTS = [Request(number, "ping") for number in range(3)]
+REQUESTS = [message_of({"id": number, "method": "ping"}) for number in range(3)]
 
 
 def test_a_message_channel_is_used_as_it_is() -> None:
@@ -91,7 +91,7 @@ class Arrived(Minimal):
 
     def _parsed(self, size: int) -> Envelope[Received]:
         self.events.append("parsed")
-        return Envelope(Request(1, "ping"), size=size)
+        return Envelope(REQUESTS[0], size=size)
 
     async def events_of_reading(self) -> list[str]:
         """Read everything while another task is always ready to run."""

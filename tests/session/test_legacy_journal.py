@@ -7,12 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from peer import EVERYTHING, Json
+from peer import EVERYTHING, Json, message_of
 from talk import DECLINE, Talk, accept, session_with
 
 from trio_mcp import Context, Server
 from trio_mcp.errors import PeerError, ProtocolError
-from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.asks_requests import CallByRequests
 from trio_mcp.session.calls.previous_run import PreviousRequest, PreviousRun
@@ -56,7 +55,8 @@ async def after_restart(
         talk.session.connection._next_id = first_id - 1  # noqa: SLF001
         target = ReplyTarget(7, talk.outbox, open_requests=talk.session.requests)
         talk.session.requests.add(target)
-        talk.session.resume(Request(7, "tools/call", {"name": "tool", "arguments": {}}), target, talk.peer, run)
+        request = message_of({"id": 7, "method": "tools/call", "params": {"name": "tool", "arguments": {}}})
+        talk.session.resume(request, target, talk.peer, run)
         yield talk
 
 

@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from peer import ChannelClient, hello, modern_meta
+from peer import ChannelClient, hello, message_of, modern_meta
 from talk import offering
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason
-from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.server import Context, Server
 from trio_mcp.session import Envelope, MemoryBudget, MessageChannel
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
@@ -157,11 +156,14 @@ async def test_a_cancel_overtakes_all_work(server: Server, reasons: list[CancelR
         assert reasons == [CancelReason.CLIENT]
 
 
+HELLO = message_of({"id": 0, "method": "initialize", "params": hello()})
+
+
 class Broken(MessageChannel):
     """A channel on which a client says hello and calls a tool, and whose writing breaks then."""
 
     def __init__(self) -> None:
-        self._messages = [Request(0, "initialize", hello()), Request(1, "tools/call", {"name": "wait"})]
+        self._messages = [HELLO, message_of({"id": 1, "method": "tools/call", "params": {"name": "wait"}})]
         self._all_read = trio.Event()
         self.closed = False
 
@@ -196,7 +198,7 @@ class Many(Broken):
 
     def __init__(self) -> None:
         super().__init__()
-        self._messages = [Request(0, "initialize", hello())] + [Request(n, "ping") for n in range(1, 10)]
+        self._messages = [HELLO, *(message_of({"id": n, "method": "ping"}) for n in range(1, 10))]
         self.writes: list[int] = []
         self._done = trio.Event()
 

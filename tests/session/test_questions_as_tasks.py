@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
-from peer import EVERYTHING, Json
+from peer import EVERYTHING, Json, arrived, json_of
 from talk import Talk, accept, session_with, talk_to
 from test_legacy_journal import after_restart, left_by
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import MODERN
 
 from trio_mcp import Context, PeerError, Server, ServiceOptions, TaskOptions
-from trio_mcp.protocol.jsonrpc import dump, parse
-from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope
 from trio_mcp.session.calls import client_tasks
 
 RUNS_TASKS: Json = {
@@ -185,15 +181,14 @@ async def test_a_task_that_is_not_waited_for_any_more_is_cancelled() -> None:
 async def test_the_task_of_a_call_that_its_client_cancels_is_cancelled_on_the_channel_of_the_session() -> None:
     """Over HTTP the client reads the response of that call no longer."""
     async with session() as talk:
-        response: Outbox[Envelope] = Outbox()
+        response = talk.service.open_outbox()
 
         async def said() -> Json:
             (envelope,) = await response.take()
-            message: Json = json.loads(dump(envelope.message))
-            return message
+            return json_of(envelope.message)
 
         call = b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"tool","arguments":{}}}'
-        talk.session.receive(Envelope(parse(call), size=len(call)), response, owns_outbox=True)
+        talk.session.receive(arrived(call), response, owns_outbox=True)
         talk.answer(await said(), {"task": TASK})
         assert (await said())["method"] == "tasks/result"
         talk.cancel(77)

@@ -18,7 +18,6 @@ from wire_terms import NEWEST_LEGACY, SERVER_BUSY
 
 from trio_mcp import CancelReason
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.runtime import Account
 from trio_mcp.server import Context, Server
 from trio_mcp.session import Call, MemoryBudget, ServerSession, ServiceOptions
 from trio_mcp.session.calls.directory import CallDirectory
@@ -225,44 +224,42 @@ def test_where_the_budget_has_no_room_the_oldest_outcomes_go_first() -> None:
 
 
 @asynccontextmanager
-async def counted_session(total: int) -> AsyncIterator[tuple[Talk, Account]]:
+async def counted_session(total: int) -> AsyncIterator[Talk]:
     """A legacy session that keeps its notifications, as one of a channel does."""
     server = offering(memory=MemoryBudget(total))
     server.resource("config://app")(lambda: "{}")
     async with server.open_service() as service:
         with service.options.memory.open() as account:
-            talk = Talk(service)
-            talk.session = ServerSession(service, account=account)
-            talk.session.attach(talk.outbox)
+            talk = Talk(service, account=account)
             with talk.outbox:
-                yield talk, account
+                yield talk
 
 
 async def test_what_a_client_declares_is_counted_for_its_session() -> None:
     declared = {"experimental": {"com.example/many": {"values": [[]] * 1000}}}
-    async with counted_session(10**9) as (talk, account):
+    async with counted_session(10**9) as talk:
         await talk.initialize(capabilities=declared)
-        assert account.drawn > 120_000
+        assert talk.account.drawn > 120_000
 
 
 async def test_a_client_that_declares_more_than_the_budget_has_room_for_gets_no_session() -> None:
     declared = {"experimental": {"com.example/many": {"values": [[]] * 1000}}}
-    async with counted_session(100_000) as (talk, account):
+    async with counted_session(100_000) as talk:
         error = await talk.error(talk.request("initialize", hello(NEWEST_LEGACY, declared)))
         assert (error["code"], "memory budget" in error["message"]) == (SERVER_BUSY, True)
-        assert (account.drawn, talk.session.initialized) == (0, False)
+        assert (talk.account.drawn, talk.session.initialized) == (0, False)
 
 
 async def test_a_subscription_is_counted_once_and_until_it_ends() -> None:
-    async with counted_session(10**9) as (talk, account):
+    async with counted_session(10**9) as talk:
         await talk.initialize()
-        before = account.drawn
+        before = talk.account.drawn
         for _ in range(2):
             await talk.result(talk.request("resources/subscribe", {"uri": "config://app"}))
-        assert account.drawn == before + SUBSCRIPTION_SIZE + len("config://app")
+        assert talk.account.drawn == before + SUBSCRIPTION_SIZE + len("config://app")
         for _ in range(2):
             await talk.result(talk.request("resources/unsubscribe", {"uri": "config://app"}))
-        assert account.drawn == before
+        assert talk.account.drawn == before
 
 
 # `_meta`

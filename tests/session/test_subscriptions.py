@@ -12,7 +12,6 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Server, ServiceOptions
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.runtime import Actor, Outbox
 from trio_mcp.session import subscriptions
 from trio_mcp.session.subscriptions import Subscriber, Subscriptions
 
@@ -133,7 +132,7 @@ async def test_of_countless_parts_only_what_they_are_parts_of_is_kept(talk: Talk
 
 async def test_a_slow_reader_holds_nothing_back_but_his_own(server: Server) -> None:
     async with talk_to(server) as talk:
-        narrow: Outbox = Outbox(1)
+        narrow = type(talk.outbox)(1)
         await talk.initialize()
         await subscribe(talk, "file:///a/b")
         talk.session.attach(narrow)
@@ -232,7 +231,7 @@ async def test_a_stream_that_is_not_read_does_not_hold_up_the_end(server: Server
             await service.drain(0)
 
 
-async def runs_on(_actor: Actor) -> None:
+async def runs_on(_actor: object) -> None:
     await trio.sleep_forever()
 
 

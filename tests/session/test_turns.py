@@ -7,11 +7,9 @@ from collections.abc import Iterable
 import pytest
 import trio
 from expensive_reads import AT_ONCE, EXPENSIVE_READS, ORDER, READS, ExpensiveReads
-from peer import Json, encoded, hello
+from peer import Json, arrived, encoded, hello, json_of
 
-from trio_mcp.protocol.jsonrpc import Answers, Response
-from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
-from trio_mcp.session import Envelope, MessageChannel, Received, received, serve_channel
+from trio_mcp.session import Envelope, MessageChannel, Received, serve_channel
 
 HANDSHAKE = [
     {"id": 0, "method": "initialize", "params": hello("2025-03-26", {})},
@@ -30,10 +28,10 @@ class Everything(MessageChannel):
 
     async def send(self, value: Envelope) -> None:
         await trio.lowlevel.checkpoint()
-        message = value.message
-        for answer in message.answers if isinstance(message, Answers) else (message,):
-            assert isinstance(answer, Response), answer
-            self.answered.add(answer.id)
+        message = json_of(value.message)
+        for answer in message if isinstance(message, list) else [message]:
+            assert "result" in answer, answer
+            self.answered.add(answer["id"])
         if len(self.answered) == self._answers:
             self._all_answered.set()
 
@@ -43,7 +41,7 @@ class Everything(MessageChannel):
             await self._all_answered.wait()
             raise trio.EndOfChannel
         messages, self._messages = self._messages, []
-        return (received(bytes_of(message), DEFAULT_LIMITS) for message in messages)
+        return (arrived(bytes_of(message)) for message in messages)
 
     async def receive(self) -> Envelope[Received]:
         raise AssertionError

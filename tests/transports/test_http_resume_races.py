@@ -9,8 +9,6 @@ import trio
 from asgi_peer import Reply
 from talking import Session, Talk, said
 
-from trio_mcp.runtime import Outbox
-
 RESUMES = 300
 
 
@@ -56,18 +54,3 @@ async def test_no_resume_misses_an_event_however_close_the_reader_before_it_left
         assert said(reply)[-1:] == [seen]
     await talk.answer()
     assert said(await reply.end())[-1:] == ["done"]
-
-
-async def test_a_reader_that_gives_up_leaves_the_wait_of_the_next_one_alone() -> None:
-    outbox: Outbox[int] = Outbox()
-    woken = trio.Event()
-
-    async with trio.open_nursery() as nursery:
-        with trio.CancelScope() as first:
-            first.cancel()
-            outbox.on_ready = woken.set
-            await outbox.wait_ready()
-        outbox.post(1)
-        with trio.fail_after(5):
-            await woken.wait()
-        nursery.cancel_scope.cancel()
