@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 NEWEST_LEGACY: Final = "2025-11-25"
-LEGACY_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY)
 MODERN: Final = "2026-07-28"
+LEGACY_REVISIONS: Final = (NEWEST_LEGACY, "2025-06-18", "2025-03-26", "2024-11-05")
+REVISIONS: Final = (MODERN, *LEGACY_REVISIONS)
+"""Newest first."""
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600

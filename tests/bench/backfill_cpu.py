@@ -16,10 +16,8 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from peers import APP, Json, Stdio, child, ids, reading, request
+from peers import APP, NEWEST_LEGACY, Json, Stdio, child, ids, reading, request
 from tls_load import cpu_seconds
-
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
 
 CALLERS = 16
 WARM_UP = 2000

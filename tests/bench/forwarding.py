@@ -22,10 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import tls_load
-from peers import ENVIRONMENT, as_post, ids, percentile, request
+from peers import ENVIRONMENT, NEWEST_LEGACY, as_post, ids, percentile, request
 from tls_load import FIRST_NUMBER, NUMBER, SECONDS, cpu_seconds
-
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
 
 ROUNDS = 15
 AT_ONCE = 16

@@ -31,13 +31,26 @@ from functools import partial
 import trio
 from bench_app import ended, server
 from control_flow import Leg, Recorder
-from peers import Http, Json, Stdio, WebSocket, as_post, http_server, ids, is_answer, read_until, reading, request
+from peers import (
+    MODERN,
+    NEWEST_LEGACY,
+    Http,
+    Json,
+    Stdio,
+    WebSocket,
+    as_post,
+    http_server,
+    ids,
+    is_answer,
+    read_until,
+    reading,
+    request,
+)
 from trio_websocket import open_websocket_url
 
 from trio_mcp import Client, accept
 from trio_mcp.base.named_tuples import FEW
 from trio_mcp.protocol import jsonrpc
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.types import TextContent
 from trio_mcp_transports.entry_points import http, websocket
 from trio_mcp_transports.stdio.channel import LineChannel, Pipe

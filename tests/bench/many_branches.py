@@ -8,18 +8,15 @@ sibling that fails, nest four deep, or race. The goal is 2 seconds for
 from __future__ import annotations
 
 import gc
-import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
 
 import trio
-from peers import request, resident
+from peers import arrived, request, resident
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.jsonrpc import parse
-from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, ServerSession
+from trio_mcp.session import ServerSession
 from trio_mcp.types import SamplingMessage, TextContent
 
 Way = Callable[[Context, int], Awaitable[None]]
@@ -92,12 +89,11 @@ async def race(ctx: Context, n: int) -> None:
 async def main(n: int) -> None:
     async with server.open_service() as service:
         session = ServerSession(service, shared_channel=False)
-        outbox: Outbox[Envelope] = Outbox()
+        outbox = service.open_outbox()
         for number, way in enumerate(WAYS):
             gc.collect()
             objects, started = len(gc.get_objects()), time.process_time()
-            call = json.dumps(request("run", {"way": way, "n": n}, number)).encode()
-            session.receive(Envelope(parse(call)), outbox)
+            session.receive(arrived(request("run", {"way": way, "n": n}, number)), outbox)
             await outbox.take()
             seconds = time.process_time() - started
             peak = resident() / 1024

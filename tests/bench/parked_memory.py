@@ -7,24 +7,20 @@ what is measured is everything that the server keeps for them, after a collectio
 from __future__ import annotations
 
 import gc
-import json
 import sys
 import time
 
 import trio
 from bench_app import server
-from peers import request, resident
+from peers import arrived, request, resident
 
-from trio_mcp.protocol.jsonrpc import parse
-from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, ServerSession
+from trio_mcp.session import ServerSession
 
 
 async def park(session: ServerSession, first: int, count: int) -> None:
-    outbox: Outbox[Envelope] = Outbox()
+    outbox = session.service.open_outbox()
     for number in range(first, first + count):
-        asking = json.dumps(request("ask", {}, number, {"elicitation": {}})).encode()
-        session.receive(Envelope(parse(asking)), outbox)
+        session.receive(arrived(request("ask", {}, number, {"elicitation": {}})), outbox)
     while session.busy:
         await outbox.take()
 

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import trio
 from trio_websocket import open_websocket_url
 
-from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, MODERN, PROTOCOL_VERSION
+from trio_mcp.protocol.jsonrpc import dump, parse
+from trio_mcp.session import Envelope, Received
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -29,6 +29,11 @@ LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 Json = dict[str, Any]
 AnyShared = TypeVar("AnyShared", bound="Shared")
 ids = itertools.count(1)
+
+MODERN = "2026-07-28"
+NEWEST_LEGACY = "2025-11-25"
+TERMS = "io.modelcontextprotocol"
+"""Before what a modern request says of itself in its `_meta`."""
 
 
 def request(
@@ -41,11 +46,22 @@ def request(
     **more: Any,
 ) -> Json:
     """A modern call; with `progress` the tool's first report says that it runs, and `more` are members of its params."""
-    meta: Json = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: capabilities or {}}
+    meta: Json = {f"{TERMS}/protocolVersion": MODERN, f"{TERMS}/clientCapabilities": capabilities or {}}
     if progress:
         meta["progressToken"] = request_id
     params = {"name": tool, "arguments": arguments, "_meta": meta, **more}
     return {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+
+
+def arrived(message: Json) -> Envelope[Received]:
+    """Return a message as it arrives at a session in this process."""
+    data = json.dumps(message).encode()
+    return Envelope(parse(data), size=len(data))
+
+
+def json_of(envelope: Envelope) -> Json:
+    """Return a message of such a session."""
+    return json.loads(dump(envelope.message))
 
 
 def structured(answer: Json) -> Any:
@@ -57,7 +73,9 @@ def headers_for(message: Json) -> dict[str, str]:
         "host": "127.0.0.1",
         "content-type": "application/json",
         "accept": "application/json, text/event-stream",
-        **headers_of(message["method"], message["params"]),
+        "mcp-protocol-version": MODERN,
+        "mcp-method": message["method"],
+        "mcp-name": message["params"]["name"],
     }
 
 

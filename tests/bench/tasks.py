@@ -8,7 +8,6 @@ those of a client of 2025-11-25, made through a session in this process. Not a t
 from __future__ import annotations
 
 import gc
-import json
 import sys
 import tempfile
 import time
@@ -19,13 +18,10 @@ from statistics import median
 
 import trio
 import trio.testing
-from peers import Json, ids, percentile, resident
+from peers import NEWEST_LEGACY, Json, arrived, ids, json_of, percentile, resident
 
 from trio_mcp import Context, Server, ServiceOptions, TaskOptions
-from trio_mcp.protocol.jsonrpc import dump, parse
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
-from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, KeyRing, ServerSession, Service
+from trio_mcp.session import KeyRing, ServerSession, Service
 
 KEYS = KeyRing([bytes(32)])
 AT_ONCE = 16
@@ -61,7 +57,7 @@ class Peer:
 
     def __init__(self, service: Service) -> None:
         self.session = ServerSession(service)
-        self.outbox: Outbox[Envelope] = Outbox(limit=ANY)
+        self.outbox = service.open_outbox()
         self.waiting: dict[int, trio.Event] = {}
         self.answers: dict[int, Json] = {}
 
@@ -69,7 +65,7 @@ class Peer:
         task_status.started()
         while True:
             for envelope in await self.outbox.take():
-                message = json.loads(dump(envelope.message))
+                message = json_of(envelope)
                 if "method" not in message:
                     self.answers[message["id"]] = message
                     self.waiting.pop(message["id"]).set()
@@ -77,10 +73,9 @@ class Peer:
     async def request(self, method: str, **params: object) -> Json:
         number = next(ids)
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        arrived = self.waiting[number] = trio.Event()
-        data = json.dumps(message).encode()
-        self.session.receive(Envelope(parse(data), len(data)), self.outbox)
-        await arrived.wait()
+        answered = self.waiting[number] = trio.Event()
+        self.session.receive(arrived(message), self.outbox)
+        await answered.wait()
         answer = self.answers.pop(number)
         assert "result" in answer, answer
         return answer["result"]
@@ -96,7 +91,7 @@ class Peer:
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[Peer]:
     tasks = TaskOptions(open=ANY, open_per_owner=ANY, ttl=3600)
-    server = Server("bench", version="1", options=ServiceOptions(keys=KEYS, store=str(path), tasks=tasks))
+    server = Server("bench", version="1", options=ServiceOptions(keys=KEYS, store=str(path), tasks=tasks, outbox=ANY))
     for tool in (quick, ask, wait):
         server.tool(task=True, resume="replay")(tool)
     async with server.open_service() as service, trio.open_nursery() as nursery:

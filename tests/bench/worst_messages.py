@@ -20,14 +20,11 @@ import trio
 from pydantic import BaseModel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from peer import EVERYTHING, modern_meta
+from peer import EVERYTHING, Json, arrived, json_of, modern_meta
 
 from trio_mcp import Context, Server
 from trio_mcp.base.late import THRESHOLD
-from trio_mcp.protocol.jsonrpc import dump
-from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
-from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, ServerSession, Service, received
+from trio_mcp.session import ServerSession, Service
 
 RUNS = 10
 BYTES = 4 * 1024 * 1024 - 1024
@@ -153,19 +150,20 @@ SHAPES: dict[str, bytes] = {
 async def measure(service: Service, data: bytes) -> tuple[float, float, str]:
     """Return the seconds of parsing and of validating one message, and the beginning of the answer."""
     parsing = validating = float("inf")
-    answer = ""
+    answer: Json = {}
     for _ in range(RUNS):
-        session, outbox = ServerSession(service), Outbox[Envelope]()
+        session, outbox = ServerSession(service), service.open_outbox()
         began = time.thread_time()
-        envelope = received(data, DEFAULT_LIMITS)
+        envelope = arrived(data)
         parsed = time.thread_time()
         session.receive(envelope, outbox)
         validating = min(validating, time.thread_time() - parsed)
         parsing = min(parsing, parsed - began)
         with trio.move_on_after(5):
-            answer = dump((await outbox.take())[0].message).decode()
-    head, _, rest = answer.partition('"message":"')
-    return parsing, validating, rest[:60] if rest else "a result" if '"result"' in head else "a notification"
+            answer = json_of((await outbox.take())[0].message)
+    if "error" in answer:
+        return parsing, validating, answer["error"]["message"][:60]
+    return parsing, validating, "a result" if "result" in answer else "a notification"
 
 
 async def main(part: str) -> None:

@@ -12,9 +12,15 @@ from typing import Any, Final
 
 import trio
 from relaying import DISCOVERED, FORM, PROMPT, TOOL, Json, Line
-from wire_terms import MODERN, NEWEST_LEGACY, RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, TASKS_EXTENSION
-
-from trio_mcp.protocol.revisions import REVISIONS, Era
+from wire_terms import (
+    LEGACY_REVISIONS,
+    MODERN,
+    NEWEST_LEGACY,
+    RELATED_TASK,
+    SERVER_INFO,
+    SUBSCRIPTION_ID,
+    TASKS_EXTENSION,
+)
 
 STATE: Final = "state of the far server"
 WHEN: Final = "2026-01-01T00:00:00Z"
@@ -204,11 +210,10 @@ class Speaking:
 
     def _initialize(self, params: Json) -> Json:
         version = params["protocolVersion"]
-        known = version in REVISIONS and REVISIONS[version].era is Era.LEGACY
         capabilities = {**CAPABILITIES, "x-unknown": {"a": 1}}
         if version == NEWEST_LEGACY:
             capabilities["tasks"] = LEGACY_TASKS
-        chosen = version if known else NEWEST_LEGACY
+        chosen = version if version in LEGACY_REVISIONS else NEWEST_LEGACY
         return {"protocolVersion": chosen, "capabilities": capabilities, "serverInfo": INFO, "instructions": "Look."}
 
     def _discovered(self) -> Json:

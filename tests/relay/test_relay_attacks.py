@@ -27,8 +27,8 @@ from relaying import (
     result,
     saying,
 )
+from wire_terms import LEGACY_REVISIONS
 
-from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.relay.forwarding import MAX_UNSENT
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult
 
@@ -200,7 +200,7 @@ async def test_ten_thousand_samples_at_once_are_answered_or_rejected() -> None:
         assert await proxy.passed(call(1)) == call(1)
 
 
-@pytest.mark.parametrize("version", [name for name, each in REVISIONS.items() if each.era is Era.LEGACY])
+@pytest.mark.parametrize("version", LEGACY_REVISIONS)
 async def test_uses_of_tools_can_be_said_or_are_an_error_in_every_legacy_revision(version: str) -> None:
     uses = {"type": "tool_use", "id": "u1", "name": "look", "input": {}}
     answer = CreateMessageResult.model_validate({**HELLO, "content": [uses, {**uses, "id": "u2"}]})

@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 from ledger import PAGE, ROLES, ROOT, STRENGTHS, base, data_files, ids_in, marked_tests, row, rows, with_section
 from spec_schemas import SPEC_DIR
-
-from trio_mcp.protocol.revisions import SUPPORTED
+from wire_terms import REVISIONS
 
 CHECKLIST = SPEC_DIR.parent / "design/protocol.md"
 """It lies beside the specification's schema files, and like them is not part of the checkout."""
@@ -44,7 +43,7 @@ def test_a_row_says_what_who_and_when() -> None:
         assert each.strength in STRENGTHS, each.id
         assert each.role in ROLES, each.id
         assert each.revisions, each.id
-        assert set(each.revisions) <= set(SUPPORTED), each.id
+        assert set(each.revisions) <= set(REVISIONS), each.id
 
 
 def test_every_named_test_exists_and_can_fail() -> None:

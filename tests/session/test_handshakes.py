@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 from peer import EVERYTHING, Json, hello
 from talk import Talk, offering, session_with, talk_to
-from wire_terms import INVALID_REQUEST, NEWEST_LEGACY
+from wire_terms import INVALID_REQUEST, LEGACY_REVISIONS, NEWEST_LEGACY
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.revisions import REVISIONS, Era
 
-LEGACY = [name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY]
 OTHER = hello(capabilities={**EVERYTHING, "experimental": {"a": {}}})
 
 
-@pytest.mark.parametrize("version", [*LEGACY, "1999-01-01", "2099-12-31"])
+@pytest.mark.parametrize("version", [*LEGACY_REVISIONS, "1999-01-01", "2099-12-31"])
 async def test_an_equal_second_handshake_gets_the_first_answer_under_its_own_id(version: str) -> None:
     async with talk_to(Server("shop", version="1", instructions="Ask away.")) as talk:
         first = await talk.initialize(version)

@@ -9,9 +9,8 @@ import trio
 from peer import hello
 from talk import Json, Talk, log_level, offering, talk_to
 from trio.testing import wait_all_tasks_blocked
-from wire_terms import IDEMPOTENCY, MODERN, SERVER_INFO
+from wire_terms import IDEMPOTENCY, MODERN, REVISIONS, SERVER_INFO
 
-from trio_mcp.protocol.revisions import SUPPORTED
 from trio_mcp.server import Context, Server
 
 NOTIFICATIONS: list[Json] = [
@@ -145,7 +144,7 @@ async def test_a_copy_with_one_tool_more_declares_nothing_for_the_original(serve
 async def test_discover_tells_what_a_client_needs_and_no_more(server: Server) -> None:
     async with talk_to(server) as talk:
         result = await talk.result(talk.ask("server/discover"))
-    assert result["supportedVersions"] == list(SUPPORTED)
+    assert result["supportedVersions"] == list(REVISIONS)
     assert result["instructions"] == "Add."
     assert result["ttlMs"] >= 0
     assert result["cacheScope"] in ("public", "private")
@@ -173,7 +172,7 @@ async def test_a_round_has_no_hints_for_caches(server: Server) -> None:
     assert asked.keys().isdisjoint({"ttlMs", "cacheScope"})
 
 
-@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("version", REVISIONS)
 async def test_the_lists_are_the_same_for_everybody_and_in_the_same_order(server: Server, version: str) -> None:
     listed: list[list[Json]] = []
     async with talk_to(server) as first:
