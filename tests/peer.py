@@ -207,8 +207,13 @@ def json_of(message: Sent | Received) -> Any:
     """Return a message of a channel, or a list of messages, as plain JSON."""
     if isinstance(message, Batch):
         return list(map(json_of, message.messages()))
-    assert not isinstance(message, Malformed), message
-    return json.loads(dump(message))
+    assert not is_malformed(message), message
+    return json.loads(data_of(message))
+
+
+def is_malformed(message: Sent | Received) -> bool:
+    """Whether bytes came that were no message; their `error` says why."""
+    return isinstance(message, Malformed)
 
 
 def encoded(*messages: Json, batch: bool = False) -> bytes:

@@ -12,14 +12,13 @@ import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, AsgiSocket, Reply, initialize, legacy_call, modern_call, served
 from naming import naming
-from peer import hello
+from peer import hello, message_of
 from stage import Stage
 from talking import Session
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import ServiceOptions
 from trio_mcp.protocol.json_limits import DEFAULT_LIMITS
-from trio_mcp.protocol.jsonrpc import Encoded, Response
 from trio_mcp.session import ANONYMOUS, Envelope, MemoryBudget
 from trio_mcp.session.envelope import SESSION_SIZE
 from trio_mcp_transports.asgi.adapter import AsgiBody
@@ -315,7 +314,7 @@ async def test_a_body_that_comes_in_pieces_is_held_once() -> None:
 
 
 async def test_a_websocket_keeps_no_message_that_it_has_made_into_text() -> None:
-    results = [Envelope(Response(number, Encoded(b'"%s"' % (b"x" * 1000)))) for number in range(3)]
+    results = [Envelope(message_of({"id": number, "result": {"x": "x" * 1000}})) for number in range(3)]
     kept: list[int] = []
 
     class Socket(MessageSocket):

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import trio
 import trio.testing
+from peer import arrived, data_of, is_malformed, json_of, message_of
 
 from trio_mcp import Client, HttpOptions, PeerError, Server, proxy
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.http import HttpLimits
-from trio_mcp.protocol.json_limits import held_size
-from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
 from trio_mcp.session import ChannelServer, Envelope
 from trio_mcp_transports.entry_points import memory as transport
 from trio_mcp_transports.memory import memory_pair
 
 
 class Echo:
-    """A server that gives every request its params back, and takes its time to clean up."""
+    """A server that answers every request, and takes its time to clean up."""
 
     def __init__(self, clean_up: float = 0) -> None:
         self.clean_up = clean_up
@@ -26,13 +27,10 @@ class Echo:
     async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
         try:
             async for envelope in channel:
-                match envelope.message:
-                    case Request(id, "fail"):
-                        raise LookupError(id)
-                    case Request(id, _, params):
-                        await channel.send(Envelope(Response(id, params), about=id))
-                    case _:
-                        pass
+                message = json_of(envelope.message)
+                if message["method"] == "fail":
+                    raise LookupError(message["id"])
+                await channel.send(Envelope(message_of({"id": message["id"], "result": {}}), about=message["id"]))
             await trio.sleep(self.clean_up)
             self.ended = "returned"
         except trio.Cancelled:
@@ -40,43 +38,37 @@ class Echo:
             raise
 
 
-def arrived(message: Message) -> Envelope:
-    """What the other end receives of it: from an anonymous peer, and as large as it was on the way."""
-    return Envelope(message, size=held_size(dump(message)))
+NOTE = message_of({"method": "note"})
+
+
+def noting(x: object) -> Envelope:
+    return Envelope(NOTE._replace(params={"x": x}))
 
 
 async def test_a_message_crosses_as_bytes_so_what_is_not_json_is_refused() -> None:
     a, _ = memory_pair()
     with pytest.raises(ValueError):
-        await a.send(Envelope(Notification("note", {"x": float("inf")})))
+        await a.send(noting(float("inf")))
 
 
 async def test_a_message_crosses_as_bytes_so_limits_hold() -> None:
     a, b = memory_pair()
-    await a.send(Envelope(Notification("note", Encoded(b'{"x":' + b"[" * 100 + b"]" * 100 + b"}"))))
-    assert isinstance((await b.receive()).message, Malformed)
+    await a.send(noting(json.loads(b"[" * 100 + b"]" * 100)))
+    assert is_malformed((await b.receive()).message)
 
 
 MIB = 1024 * 1024
 
 
-def sized(size: int) -> Envelope:
-    return Envelope(Notification("note", Encoded(b'{"x":"%b"}' % (b"y" * size))))
-
-
-def counted(values: int) -> Envelope:
-    return Envelope(Notification("note", Encoded(b'{"x":[%b0]}' % (b"0," * values))))
-
-
 @pytest.mark.parametrize(
-    ("within", "over"), [(sized(5 * MIB), sized(16 * MIB)), (counted(200_000), counted(1_000_000))]
+    ("within", "over"), [("y" * 5 * MIB, "y" * 16 * MIB), ([0] * 200_000, [0] * 1_000_000)], ids=["bytes", "values"]
 )
-async def test_each_end_has_the_limits_that_it_has_on_other_wires(within: Envelope, over: Envelope) -> None:
+async def test_each_end_has_the_limits_that_it_has_on_other_wires(within: object, over: object) -> None:
     client, server = memory_pair()
-    for sender, envelope in ((server, within), (server, over), (client, within), (client, sized(3 * MIB))):
-        await sender.send(envelope)
-    assert [isinstance((await client.receive()).message, Malformed) for _ in range(2)] == [False, True]
-    assert [isinstance((await server.receive()).message, Malformed) for _ in range(2)] == [True, False]
+    for sender, x in ((server, within), (server, over), (client, within), (client, "y" * 3 * MIB)):
+        await sender.send(noting(x))
+    assert [is_malformed((await client.receive()).message) for _ in range(2)] == [False, True]
+    assert [is_malformed((await server.receive()).message) for _ in range(2)] == [True, False]
 
 
 def echoing(http: HttpOptions | None = None) -> Server:
@@ -129,27 +121,27 @@ async def test_a_server_in_this_process_has_the_limits_that_it_sets_over_http() 
 async def test_a_sender_waits_when_it_is_a_buffer_ahead() -> None:
     a, b = memory_pair(buffer=2)
     for _ in range(2):
-        await a.send(Envelope(Notification("note")))
+        await a.send(Envelope(NOTE))
     with trio.move_on_after(1) as scope:
-        await a.send(Envelope(Notification("note")))
+        await a.send(Envelope(NOTE))
     assert scope.cancelled_caught
     await b.receive()
-    await a.send(Envelope(Notification("note")))
+    await a.send(Envelope(NOTE))
 
 
 async def test_closing_one_end_ends_the_other_after_what_was_sent() -> None:
     a, b = memory_pair()
-    await a.send(Envelope(Notification("last")))
+    await a.send(Envelope(NOTE))
     await a.aclose()
-    assert arrived(Notification("last")) == await b.receive()
+    assert arrived(data_of(NOTE)) == await b.receive()
     with pytest.raises(trio.EndOfChannel):
         await b.receive()
     with pytest.raises(trio.BrokenResourceError):
-        await b.send(Envelope(Notification("late")))
+        await b.send(Envelope(NOTE))
     with pytest.raises(trio.ClosedResourceError):
         await a.receive()
     with pytest.raises(trio.ClosedResourceError):
-        await a.send(Envelope(Notification("late")))
+        await a.send(Envelope(NOTE))
 
 
 async def test_a_server_that_does_not_return_is_cancelled_after_the_grace() -> None:
@@ -171,7 +163,7 @@ async def test_an_exception_in_the_body_leaves_unwrapped_and_with_its_cause() ->
 async def test_an_exception_in_the_server_cancels_the_body_and_leaves_unwrapped() -> None:
     with pytest.raises(LookupError, match="7"):  # noqa: PT012
         async with transport.connect(Echo()) as channel:
-            await channel.send(Envelope(Request(7, "fail")))
+            await channel.send(Envelope(message_of({"id": 7, "method": "fail"})))
             await trio.sleep_forever()
 
 
@@ -204,13 +196,13 @@ async def test_serve_serves_a_channel_until_it_ends() -> None:
         async def serve() -> None:
             await transport.serve(server, channel=b)
 
-        await a.send(Envelope(Request(1, "echo")))
-        assert arrived(Response(1, {})) == await a.receive()
+        await a.send(Envelope(message_of({"id": 1, "method": "echo"})))
+        assert arrived(b'{"jsonrpc":"2.0","id":1,"result":{}}') == await a.receive()
         await a.aclose()
     assert server.ended == "returned"
 
 
 async def test_the_repr_shows_what_waits() -> None:
     a, b = memory_pair()
-    await a.send(Envelope(Notification("note")))
+    await a.send(Envelope(NOTE))
     assert repr(b) == "<MemoryChannel: 1 waiting>"

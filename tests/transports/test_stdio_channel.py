@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
 import trio
 import trio.testing
 from naming import unnamed
+from peer import arrived, is_malformed, json_of, message_of
 from wire_terms import SERVER_BUSY
 
-from trio_mcp.protocol.json_limits import held_size
-from trio_mcp.protocol.jsonrpc import Malformed, Notification, Request, RequestId, Response
-from trio_mcp.runtime import Account
-from trio_mcp.session import ANONYMOUS, Envelope, MemoryBudget
+from trio_mcp.session import Envelope, MemoryBudget
 from trio_mcp.session.envelope import CONNECTION_SIZE
+from trio_mcp.types import RequestId
 from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.stdio import LineChannel
 from trio_mcp_transports.stdio.channel import BUFFER_STEP
@@ -63,22 +63,22 @@ async def everything(channel: LineChannel) -> list[Envelope]:
 
 
 def methods(envelopes: Sequence[Envelope]) -> list[str]:
-    return [
-        envelope.message.method if isinstance(envelope.message, Request | Notification) else "malformed"
-        for envelope in envelopes
-    ]
+    return ["malformed" if is_malformed(each.message) else json_of(each.message)["method"] for each in envelopes]
+
+
+NAN = message_of({"method": "n"})._replace(params={"x": math.nan})
 
 
 def note(method: str) -> Envelope:
-    return Envelope(Notification(method))
+    return Envelope(message_of({"method": method}))
 
 
 # What is buffered
 
 
-async def received_in_parts(wire: Wire, account: Account, *parts: bytes) -> tuple[list[Envelope], list[int]]:
+async def received_in_parts(wire: Wire, budget: MemoryBudget, *parts: bytes) -> tuple[list[Envelope], list[int]]:
     """What the channel receives, and what was drawn after each part."""
-    wire.channel.account = account
+    wire.channel.account = account = budget.open()
     drawn: list[int] = []
 
     async def feed() -> None:
@@ -94,19 +94,19 @@ async def received_in_parts(wire: Wire, account: Account, *parts: bytes) -> tupl
 
 
 async def test_an_unfinished_line_draws_from_the_memory_budget_in_steps_until_it_ends() -> None:
-    wire, account = Wire(max_line=10 * BUFFER_STEP), MemoryBudget(100 * BUFFER_STEP).open()
+    wire, budget = Wire(max_line=10 * BUFFER_STEP), MemoryBudget(100 * BUFFER_STEP)
     parts = (b"x" * (BUFFER_STEP - 1), b"x", b"x" * 2 * BUFFER_STEP, b"x\n" + PING, b"\n")
-    received, drawn = await received_in_parts(wire, account, *parts)
+    received, drawn = await received_in_parts(wire, budget, *parts)
     assert methods(received) == ["malformed", "ping"]
     assert drawn == [0, BUFFER_STEP, 3 * BUFFER_STEP, 0, 0]
 
 
 async def test_a_line_for_which_the_memory_budget_has_no_room_is_rejected_and_the_next_is_served() -> None:
-    wire, account = Wire(max_line=100 * BUFFER_STEP), MemoryBudget(4 * BUFFER_STEP).open()
+    wire, budget = Wire(max_line=100 * BUFFER_STEP), MemoryBudget(4 * BUFFER_STEP)
     head, more = b'{"jsonrpc":"2.0","id":7,"method":"x","params":"', b"x" * BUFFER_STEP
-    received, drawn = await received_in_parts(wire, account, head, *[more] * 5, b'"}\n' + PING + b"\n")
+    received, drawn = await received_in_parts(wire, budget, head, *[more] * 5, b'"}\n' + PING + b"\n")
     rejected, *rest = received
-    assert isinstance(rejected.message, Malformed)
+    assert is_malformed(rejected.message)
     assert (rejected.message.error.code, rejected.message.error.request_id) == (SERVER_BUSY, 7)
     assert unnamed(str(rejected.message.error), "memory budget") == []
     assert (methods(rest), max(drawn) < 4 * BUFFER_STEP, drawn[-1]) == (["ping"], True, 0)
@@ -121,9 +121,7 @@ def test_what_an_http_connection_draws_covers_the_head_of_a_request() -> None:
 
 async def test_a_line_is_a_message_without_a_peer(wire: Wire) -> None:
     await wire.feed(PING + b"\n")
-    assert (
-        Envelope(Request(1, "ping"), about=None, peer=ANONYMOUS, size=held_size(PING)) == await wire.channel.receive()
-    )
+    assert arrived(PING) == await wire.channel.receive()
 
 
 @pytest.mark.parametrize(
@@ -147,18 +145,18 @@ async def test_lines_arrive_in_order_whatever_their_chunks_and_what_is_no_messag
 
 async def test_a_line_separator_inside_a_string_does_not_end_the_line(wire: Wire) -> None:
     await wire.feed('{"jsonrpc":"2.0","method":"note","params":{"text":"a\u2028b\u0085c"}}\n'.encode())
-    message = (await wire.channel.receive()).message
-    assert Notification("note", {"text": "a\u2028b\u0085c"}) == message
+    message = json_of((await wire.channel.receive()).message)
+    assert message["params"] == {"text": "a\u2028b\u0085c"}
 
 
 async def test_a_line_over_the_limit_is_refused_and_the_next_line_is_served() -> None:
     wire = Wire(max_line=100)
     await wire.feed(b"x" * 60, b"x" * 60, b"x" * 60 + b"\n", DONE + b"\n")
     refused, served = await everything(wire.channel)
-    assert isinstance(refused.message, Malformed)
+    assert is_malformed(refused.message)
     assert refused.message.error.code == -32700
     assert "100" in str(refused.message.error)
-    assert Notification("done") == served.message
+    assert arrived(DONE) == served
 
 
 @pytest.mark.parametrize("cut", range(len(PING) + 1))
@@ -198,7 +196,7 @@ async def test_a_message_that_has_arrived_is_not_lost_to_a_cancel(wire: Wire) ->
 
 
 async def test_a_message_is_sent_as_one_line(wire: Wire) -> None:
-    await wire.channel.send(Envelope(Response(7, {"text": "a\nb"})))
+    await wire.channel.send(Envelope(message_of({"id": 7, "result": {"text": "a\nb"}})))
     assert await wire.from_channel.receive_some() == b'{"jsonrpc":"2.0","id":7,"result":{"text":"a\\nb"}}\n'
 
 
@@ -278,12 +276,12 @@ async def test_what_was_received_as_malformed_cannot_be_sent(wire: Wire, id: Req
     envelope = await wire.channel.receive()
     with pytest.raises(AssertionError):  # a type checker rejects it too
         await wire.channel.send(envelope)
-    await wire.channel.send(Envelope(Response(id, {})))
+    await wire.channel.send(Envelope(message_of({"id": id, "result": {}})))
 
 
 async def test_a_value_that_is_not_json_is_refused_and_the_channel_stays_whole(wire: Wire) -> None:
     with pytest.raises(ValueError):
-        await wire.channel.send_many([note("a"), Envelope(Response(1, {"x": float("nan")}))])
+        await wire.channel.send_many([note("a"), Envelope(NAN)])
     await wire.channel.send(note("b"))
     assert await wire.from_channel.receive_some() == b'{"jsonrpc":"2.0","method":"b"}\n'
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from peer import json_of
 from peer_server import server
 from processes import FIRST_WITH_FORMS
 from spec_schemas import VERSIONS, closed_validator, definitions, request_definitions, validator
@@ -17,7 +17,6 @@ from wire_terms import MODERN
 
 from trio_mcp import Client, PeerError, accept, decline
 from trio_mcp.cli.terminal.trace import Arrived, ObservedChannel
-from trio_mcp.protocol.jsonrpc import Malformed, dump
 from trio_mcp.session import MessageChannel
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult, LoggingMessageNotificationParams, Root
 
@@ -40,9 +39,8 @@ class Recorded:
         await server.serve_channel(ObservedChannel(channel, self._note))
 
     def _note(self, side: str, message: Arrived) -> None:
-        assert not isinstance(message, Malformed), message
         # The observed channel is the server's: what it calls the side of the client is its own side.
-        self.traffic.append(("server" if side == "client" else "client", json.loads(dump(message))))
+        self.traffic.append(("server" if side == "client" else "client", json_of(message)))
 
 
 class User:

@@ -18,8 +18,8 @@ import pytest
 import trio
 import trio.testing
 from naming import unnamed
+from peer import is_malformed, message_of
 
-from trio_mcp.protocol.jsonrpc import Malformed, Message, Notification, Request
 from trio_mcp.session import Envelope
 from trio_mcp_transports.stdio import ProcessChannel, connect
 
@@ -45,6 +45,10 @@ def python(script: str, *arguments: str) -> list[str]:
     return [sys.executable, "-S", "-c", f"{imports}\n{script}", *arguments]
 
 
+IS_READY = message_of({"method": "ready"})
+PING = message_of({"id": 1, "method": "ping"})
+
+
 class Child:
     """A connected child."""
 
@@ -52,11 +56,11 @@ class Child:
         self.channel = channel
         self._stderr = stderr
 
-    async def receive(self) -> Message | Malformed:
+    async def receive(self) -> Any:
         return (await self.channel.receive()).message
 
     async def ready(self) -> None:
-        assert await self.receive() == Notification("ready")
+        assert await self.receive() == IS_READY
 
     async def gone(self) -> None:
         """Wait until neither the child nor anything it started is left."""
@@ -68,7 +72,6 @@ async def report_of(*arguments: str, **options: Any) -> Any:
     """What a child says of what it was given."""
     async with child(REPORT, *arguments, **options) as reporter:
         report = await reporter.receive()
-    assert isinstance(report, Notification)
     return report.params
 
 
@@ -102,8 +105,9 @@ async def child(
 async def test_messages_go_to_the_child_and_come_back() -> None:
     async with child(ECHO) as echo:
         for id in range(3):
-            await echo.channel.send(Envelope(Request(id, "ping", {"text": "a\u2028b\nc"})))
-            assert await echo.receive() == Request(id, "ping", {"text": "a\u2028b\nc"})
+            ping = message_of({"id": id, "method": "ping", "params": {"text": "a\u2028b\nc"}})
+            await echo.channel.send(Envelope(ping))
+            assert await echo.receive() == ping
     assert echo.channel.process.returncode == 0
 
 
@@ -116,22 +120,22 @@ async def test_a_byte_order_mark_before_the_first_line_of_a_child_is_skipped() -
 async def test_a_child_that_floods_its_stdout_is_received_and_ended() -> None:
     async with child(FLOOD) as flood:
         for _ in range(100):
-            assert await flood.receive() == Notification("flood")
+            assert await flood.receive() == message_of({"method": "flood"})
 
 
 async def test_a_child_that_closes_its_stdout_ends_receive_and_may_still_be_sent_to() -> None:
     async with child("sys.stdout.close(); os.close(1); sys.stdin.read()") as silent:
         with pytest.raises(trio.EndOfChannel):
             await silent.receive()
-        await silent.channel.send(Envelope(Notification("note")))
+        await silent.channel.send(Envelope(IS_READY))
         assert silent.channel.outcome is None
 
 
 async def test_what_a_child_says_on_stderr_is_no_failure() -> None:
     said = "print('Traceback: all is lost', file=sys.stderr, flush=True); os.write(2, bytes(range(256)) * 100)"
     async with child(f"{said}\n{ECHO}") as noisy:
-        await noisy.channel.send(Envelope(Request(1, "ping")))
-        assert await noisy.receive() == Request(1, "ping")
+        await noisy.channel.send(Envelope(PING))
+        assert await noisy.receive() == PING
         assert noisy.channel.outcome is None
     assert noisy.channel.process.returncode == 0
 
@@ -165,7 +169,7 @@ async def test_a_relative_executable_is_found_from_the_given_directory(tmp_path:
     tmp_path.joinpath("server").symlink_to(sys.executable)
     with trio.fail_after(PATIENCE):
         async with connect(["./server", *python(READY)[1:]], cwd=tmp_path, shutdown_grace=GRACE) as channel:
-            assert (await channel.receive()).message == Notification("ready")
+            assert (await channel.receive()).message == IS_READY
 
 
 @pytest.mark.parametrize(
@@ -267,11 +271,11 @@ async def test_the_death_of_the_child_ends_receive_and_breaks_send(last: str, ou
     async with child(f"{READY}; {last}") as dead:
         with pytest.raises(trio.EndOfChannel):  # noqa: PT012
             while True:
-                assert await dead.receive() == Notification("ready")
+                assert await dead.receive() == IS_READY
         await dead.channel.process.wait()
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(trio.BrokenResourceError, match=outcome):
-            await dead.channel.send(Envelope(Notification("note")))
+            await dead.channel.send(Envelope(IS_READY))
         assert dead.channel.outcome == outcome
         assert outcome in repr(dead.channel)
 
@@ -280,7 +284,7 @@ async def test_what_the_child_wrote_before_it_died_is_received() -> None:
     async with child(f"for _ in range(500): {READY}") as brief:
         await brief.channel.process.wait()
         received = [envelope.message async for envelope in brief.channel]
-    assert received == [Notification("ready")] * 500
+    assert received == [IS_READY] * 500
 
 
 async def test_what_a_dead_child_left_running_is_ended_while_the_connection_lasts() -> None:
@@ -294,7 +298,7 @@ async def test_what_a_dead_child_left_running_is_ended_while_the_connection_last
 async def test_a_line_that_is_no_message_is_quoted_in_its_error() -> None:
     async with child("print('Ready to serve\\x1b[31m', 'x' * 500, flush=True); sys.stdin.read()") as talkative:
         received = await talkative.receive()
-    assert isinstance(received, Malformed)
+    assert is_malformed(received)
     assert unnamed(str(received.error), "'Ready to serve", "stderr") == []
     assert "\x1b" not in str(received.error)
     assert len(str(received.error)) < 400
