@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
+from peer import json_of
 from scripted import FORM_QUESTION, HINTS, OFFERS, Json, Start, Thinker, Wire, as_legacy, conversation, discovered, said
 from wire_terms import SUBSCRIPTION_ID, TASKS_EXTENSION
 
 from trio_mcp.client import Client, accept
 from trio_mcp.errors import LimitExceeded, PeerError, RemoteProtocolError, RequestTimeout, TaskCancelled
-from trio_mcp.protocol.jsonrpc import dump
 
 NO_STREAM = {"error": {"code": -32601, "message": "no such method"}}
 INTERIM: Json = {"resultType": "input_required", "requestState": "s"}
@@ -58,7 +57,7 @@ class Answers:
     async def serve(self, wire: Wire) -> None:
         while True:
             # Not `wire.receive`, whose patience ends: a client may poll rarely.
-            request = json.loads(dump((await wire.channel.receive()).message))
+            request = json_of((await wire.channel.receive()).message)
             method = request.get("method")
             if method is None or "id" not in request:
                 continue

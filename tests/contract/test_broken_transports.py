@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 from makers import MemoryEndpoint, MemoryMaker
+from peer import json_of, message_of
 
-from trio_mcp.protocol.jsonrpc import Encoded, ErrorResponse, Notification, Request, Response
 from trio_mcp.session import Envelope
 from trio_mcp.testing.contract import Case, Stage
 from trio_mcp.testing.contract.rules import _RULES
@@ -63,7 +63,7 @@ class SwallowsWithdrawals(Wire):
 class RepeatsReplies(Wire):
     def incoming(self, envelope: Envelope) -> Iterator[Envelope]:
         yield envelope
-        if isinstance(envelope.message, Response):
+        if "result" in json_of(envelope.message):
             yield envelope
 
 
@@ -72,20 +72,20 @@ class RepeatsRequests(Wire):
 
     def outgoing(self, envelope: Envelope) -> Iterator[Envelope]:
         yield envelope
-        message = envelope.message
-        if isinstance(message, Request) and message.method == "tools/call":
-            yield envelope._replace(message=Request(f"again {message.id}", message.method, message.params))
+        if method_of(envelope) == "tools/call":
+            yield envelope._replace(message=envelope.message._replace(id=f"again {envelope.message.id}"))
 
 
 class LosesReplies(Wire):
     def incoming(self, envelope: Envelope) -> Iterator[Envelope]:
-        if not (isinstance(envelope.message, Response) and envelope.message.id != 1):
+        message = json_of(envelope.message)
+        if "result" not in message or message["id"] == 1:
             yield envelope
 
 
 class LosesErrors(Wire):
     def incoming(self, envelope: Envelope) -> Iterator[Envelope]:
-        if not isinstance(envelope.message, ErrorResponse):
+        if "error" not in json_of(envelope.message):
             yield envelope
 
 
@@ -109,9 +109,9 @@ class ChangesIds(Wire):
     """Digits come back as a number."""
 
     def incoming(self, envelope: Envelope) -> Iterator[Envelope]:
-        message = envelope.message
-        if isinstance(message, Response) and isinstance(message.id, str) and message.id.isdigit():
-            envelope = Envelope(Response(int(message.id), message.result))
+        message = json_of(envelope.message)
+        if "result" in message and str(message["id"]).isdigit():
+            envelope = Envelope(envelope.message._replace(id=int(message["id"])))
         yield envelope
 
 
@@ -119,12 +119,11 @@ class AnswersWhatWasCancelled(Wire):
     def outgoing(self, envelope: Envelope) -> Iterator[Envelope]:
         yield envelope
         if method_of(envelope) == "notifications/cancelled" and envelope.about is not None:
-            self.ready.append(Envelope(Response(envelope.about, Encoded(b"{}"))))
+            self.ready.append(Envelope(message_of({"id": envelope.about, "result": {}})))
 
 
 def method_of(envelope: Envelope) -> str:
-    message = envelope.message
-    return message.method if isinstance(message, Request | Notification) else ""
+    return str(json_of(envelope.message).get("method"))
 
 
 class Broken(MemoryMaker):

@@ -13,7 +13,9 @@ import trio
 import trio.testing
 from wire_terms import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
+from trio_mcp.protocol.jsonrpc import Malformed, Unanswered
 from trio_mcp.relay import Backfill, RelayServer
+from trio_mcp.session import Envelope, Received
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent
 from trio_mcp_transports.stdio.channel import LineChannel
 
@@ -35,6 +37,16 @@ FORM: Json = {
     "message": "Your name?",
     "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
 }
+
+
+class LosesSessions(LineChannel):
+    """A channel that says what one over HTTP learns: the server no longer knows the session, and did nothing for a request."""
+
+    def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
+        if isinstance(line, bytes) and line.startswith(b"LOST"):
+            named = line.partition(b" ")[2]
+            return Envelope(Unanswered(int(named) if named else None, "lost", session_lost=True))
+        return super()._parse(line)
 
 
 def key_of(message: Json) -> str:

@@ -11,7 +11,22 @@ import pytest
 import trio
 import trio.testing
 from naming import unnamed
-from relaying import ALL_SECONDS, NOTE, Ids, Json, Line, Model, ask, call, cancel, initialize, initialized, result
+from peer import message_of
+from relaying import (
+    ALL_SECONDS,
+    NOTE,
+    Ids,
+    Json,
+    Line,
+    LosesSessions,
+    Model,
+    ask,
+    call,
+    cancel,
+    initialize,
+    initialized,
+    result,
+)
 from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import UNSUPPORTED_VERSION
 
@@ -19,23 +34,12 @@ from trio_mcp.client.dialects import HANDSHAKE_TIMEOUT
 from trio_mcp.client.reconnecting import reconnecting
 from trio_mcp.client.session_reconnecting import LEAST_PAUSE
 from trio_mcp.client.unread_requests import MAX_WAITING
-from trio_mcp.protocol.jsonrpc import Malformed, Request, Unanswered
 from trio_mcp.relay import Backfill, RelayServer, session_memory
-from trio_mcp.session import Envelope, Received
+from trio_mcp.session import Envelope
 from trio_mcp_transports.stdio.channel import LineChannel
 
 LISTING: Json = {"jsonrpc": "2.0", "id": "list", "method": "tools/list"}
 READY: Json = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-
-
-class LosesSessions(LineChannel):
-    """A channel that says what one over HTTP learns: the server no longer knows the session, and did nothing for a request."""
-
-    def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
-        if isinstance(line, bytes) and line.startswith(b"LOST"):
-            named = line.partition(b" ")[2]
-            return Envelope(Unanswered(int(named) if named else None, "lost", session_lost=True))
-        return super()._parse(line)
 
 
 @dataclass
@@ -428,8 +432,8 @@ async def test_a_handshake_connects_again_although_the_reader_has_not_come_back_
         async with reconnecting(connect) as channel:
             await Line(ends[0]).leave()
             (lost,) = await channel.receive_many()
-            assert isinstance(lost.message, Unanswered)
-            await channel.send(Envelope(Request("open", "initialize", {})))
+            assert lost.message.connection_lost
+            await channel.send(Envelope(message_of({"id": "open", "method": "initialize"})))
             assert (await Line(ends[1]).receive())["id"] == "open"
 
 

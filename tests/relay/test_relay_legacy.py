@@ -16,6 +16,7 @@ from relaying import (
     PROMPT,
     TOOL,
     Json,
+    LosesSessions,
     Model,
     ask,
     call,
@@ -28,13 +29,11 @@ from relaying import (
 )
 
 from trio_mcp.errors import ProviderError, ProviderErrorKind
-from trio_mcp.protocol.jsonrpc import MAX_BATCH, Malformed, Unanswered
 from trio_mcp.relay import Backfill
 from trio_mcp.relay.forwarding import MAX_UNSENT
-from trio_mcp.session import Call, Envelope, Received
+from trio_mcp.session import Call
 from trio_mcp.testing.interruptions.census import only_new_objects
 from trio_mcp.types import CreateMessageResult, ElicitRequestFormParams, ElicitResult
-from trio_mcp_transports.stdio.channel import LineChannel
 
 ASSISTANT = {"role": "assistant", "content": {"type": "tool_use", "id": "u1", "name": "look", "input": {}}}
 
@@ -151,7 +150,7 @@ async def test_the_messages_of_a_batch_of_the_server_pass_one_by_one_and_their_a
         assert await proxy.host.receive() == result(1)
 
 
-@pytest.mark.parametrize("batch", [[], [NOTE] * (MAX_BATCH + 1)])
+@pytest.mark.parametrize("batch", [[], [NOTE] * 101])
 async def test_a_batch_that_is_none_ends_nothing(batch: list[Json]) -> None:
     async with relayed() as proxy:
         await proxy.open_legacy(version="2025-03-26")
@@ -354,13 +353,6 @@ async def test_only_so_much_waits_for_a_server_that_reads_nothing() -> None:
         await proxy.host.send(call("last", "last"))
         while (got := await proxy.server.receive()) != call("last", "last"):
             assert got["method"] == "tools/call"
-
-
-class LosesSessions(LineChannel):
-    """A channel that reports what one over HTTP learns: the server no longer knows the session."""
-
-    def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
-        return Envelope(Unanswered(None, "lost", session_lost=True)) if line == b"LOST" else super()._parse(line)
 
 
 async def test_a_session_that_the_server_has_lost_ends_the_connection() -> None:

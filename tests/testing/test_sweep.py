@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 import trio
+from peer import Json, message_of
 from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import Context, Server, accept
 from trio_mcp.client import Client
-from trio_mcp.protocol.jsonrpc import Message, Notification, Request, RequestId, Response
 from trio_mcp.testing import Effects, Strike, SweepReport, Way, sweep
 from trio_mcp.testing.interruptions.rules import broken_rules
 from trio_mcp.testing.interruptions.wire import Crossed
@@ -154,22 +154,26 @@ def test_a_scenario_that_is_not_repeatable_is_reported() -> None:
 # the rules of a conversation
 
 
-def came(message: Message) -> Crossed:
-    return Crossed(True, message, None)
+def came(message: Json) -> Crossed:
+    return Crossed(True, message_of(message), None)
 
 
-def said(message: Message, about: RequestId | None = None) -> Crossed:
-    return Crossed(False, message, about)
+def said(message: Json, about: int | None = None) -> Crossed:
+    return Crossed(False, message_of(message), about)
+
+
+def cancelled(request: int) -> Json:
+    return {"method": "notifications/cancelled", "params": {"requestId": request}}
 
 
 def reporting(value: float) -> Crossed:
-    return said(Notification("notifications/progress", {"progressToken": 7, "progress": value}), 1)
+    return said({"method": "notifications/progress", "params": {"progressToken": 7, "progress": value}}, 1)
 
 
-ASKED = came(Request(1, "tools/call"))
-REPLIED = said(Response(1, {}), 1)
-CANCELLED = came(Notification("notifications/cancelled", {"requestId": 1}))
-WITHDRAWN = said(Notification("notifications/cancelled", {"requestId": 3}))
+ASKED = came({"id": 1, "method": "tools/call"})
+REPLIED = said({"id": 1, "result": {}}, 1)
+CANCELLED = came(cancelled(1))
+WITHDRAWN = said(cancelled(3))
 
 
 @pytest.mark.parametrize(
