@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 import trio
+from log_limits import SHOWN
 from proxy_world import (
     COOKIE,
     FORM,
@@ -50,7 +51,6 @@ from trio_mcp.auth import (
 from trio_mcp.auth.fetching import FETCH_SECONDS
 from trio_mcp.auth.proxy.sealed import Access, Box, Client, Code, Refresh, State, Ticket
 from trio_mcp.auth.replies import Reply
-from trio_mcp.base.logs import SHARED_LINES
 from trio_mcp.base.shared_limits import FETCHED_CLIENTS, PROVIDER_REQUESTS
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse
 from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
@@ -429,7 +429,7 @@ async def test_refused_requests_do_not_fill_the_log(program: Program, caplog: py
     caplog.set_level(logging.INFO)
     for _ in range(100):
         await program.redeem("made-up")
-    assert len(caplog.records) <= 2 * SHARED_LINES
+    assert len(caplog.records) <= 2 * SHOWN
 
 
 @pytest.mark.parametrize(

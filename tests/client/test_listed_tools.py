@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from logging import LoggerAdapter, getLogger
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from naming import unnamed
 from scripted import HINTS, Json, as_legacy, as_modern, conversation, list_tools
 from scripted_http import modern_http
 
-from trio_mcp.base.logs import peer_logger
 from trio_mcp.client.dialects import ModernDialect
 from trio_mcp.client.lists import ListedTools
 from trio_mcp.errors import PeerError, RemoteProtocolError
@@ -66,7 +66,7 @@ def test_a_tool_with_headers_is_kept_when_tools_with_schemas_fill_the_table(monk
     plain: JsonObject = {"type": "object"}
     tools = [Tool(name="first", input_schema=REGION)]
     tools += [Tool(name=name, input_schema=plain, output_schema=plain) for name in ("second", "third", "fourth")]
-    listed = ListedTools(DroppedMembers(peer_logger("trio_mcp.client")))
+    listed = ListedTools(DroppedMembers(LoggerAdapter(getLogger("trio_mcp.client"))))
     listed.add(tools, ModernDialect.__new__(ModernDialect))
     assert list(listed.by_name) == ["first", "fourth"]
 

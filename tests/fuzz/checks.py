@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import trio
 from jsonschema import ValidationError
+from log_limits import SHOWN, new_records
 from peer import Json, text_of
 from spec_schemas import SPEC_DIR, VERSIONS, definitions, request_definitions, validator
 from talk import Talk
@@ -22,8 +23,6 @@ from wire_oracle import general_definition, result_definition
 from wire_terms import MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
 from trio_mcp import CancelReason
-from trio_mcp.base.logs import SHARED_LINES, RepeatedRecords, peer_logger
-from trio_mcp.protocol import shown_text
 from trio_mcp.session import MemoryBudget, ServiceStatistics
 
 TURNS = 60
@@ -213,7 +212,7 @@ class Records(logging.Handler):
     def check(self, connections: int = 1) -> None:
         check(not self._wrong, "an error, a long record, or control characters in the log", *self._wrong[:3])
         # What reads and writes JSON knows no connection. Its records are limited over all of them.
-        limits = {PROTOCOL: SHARED_LINES}
+        limits = {PROTOCOL: SHOWN}
         many = {
             kind: count
             for kind, count in self._kinds.items()
@@ -230,9 +229,9 @@ def records() -> Iterator[Records]:
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     # Each case begins with the whole of what all connections may log in a minute, so that one that fails does so again.
-    of_all = RepeatedRecords(peer_logger(PROTOCOL), lines=SHARED_LINES)
+    of_all = new_records(PROTOCOL, lines=SHOWN)
     try:
-        with patch.object(shown_text, "records", of_all):
+        with patch("trio_mcp.protocol.shown_text.records", of_all):
             yield handler
     finally:
         logger.removeHandler(handler)

@@ -8,9 +8,9 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 from json_strategies import json_values
+from log_limits import new_records
 from naming import naming, unnamed
 
-from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import InvalidRequestState, ProtocolError
 from trio_mcp.protocol import shown_text
 from trio_mcp.protocol.jsonrpc import (
@@ -255,7 +255,7 @@ HALF = r"\ud83d"
 @pytest.fixture(autouse=True)
 def no_warning_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kind of warning is shown a few times a minute."""
-    monkeypatch.setattr(shown_text, "records", RepeatedRecords(peer_logger("trio_mcp.protocol")))
+    monkeypatch.setattr(shown_text, "records", new_records())
 
 
 @pytest.mark.parametrize(

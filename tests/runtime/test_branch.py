@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import trio
+from log_limits import SHOWN
 from naming import naming
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.base.logs import MAX_TRACEBACKS, FailureLog
 from trio_mcp.errors import BranchLimit
 from trio_mcp.runtime import MAX_DEPTH, Actor, Branch, Branches, CancelReason, Lane, branch, race, run_branch
 from trio_mcp.runtime.branch import MAX_BRANCHES
@@ -392,7 +392,7 @@ async def test_what_goes_wrong_in_a_branch_that_has_lost_is_logged(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(branch, "failures", FailureLog())
+    monkeypatch.setattr(branch, "failures", type(branch.failures)())
     with caplog.at_level(logging.WARNING):
         assert await race(lane, breaks, path_of) == "/2"
     (record,) = caplog.records
@@ -403,12 +403,12 @@ async def test_many_branches_that_fail_after_they_have_lost_log_few_tracebacks(
     lane: Lane, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Callers can cause it, and must not fill the log.
-    monkeypatch.setattr(branch, "failures", FailureLog())
+    monkeypatch.setattr(branch, "failures", type(branch.failures)())
     with caplog.at_level(logging.WARNING):
-        for _ in range(2 * MAX_TRACEBACKS):
+        for _ in range(2 * SHOWN):
             assert "/" in await race(lane, breaks_in_clean_up, path_of)
-    assert len(caplog.records) == 2 * MAX_TRACEBACKS
-    assert sum(record.exc_info is not None for record in caplog.records) == MAX_TRACEBACKS
+    assert len(caplog.records) == 2 * SHOWN
+    assert sum(record.exc_info is not None for record in caplog.records) == SHOWN
 
 
 async def test_what_a_branch_raises_in_its_clean_up_is_what_comes_out(lane: Lane) -> None:

@@ -225,6 +225,15 @@ def test_every_wrong_member_is_named() -> None:
         assert member in str(refused.value)
 
 
+def test_a_form_with_many_wrong_choices_is_answered_with_one_problem() -> None:
+    class Meal(BaseModel):
+        dishes: list[Literal["soup", "fish"]]
+
+    with pytest.raises(ValueError, match="dishes") as raised:
+        form_of(Meal).read({"dishes": [1] * 1_000})
+    assert ";" not in str(raised.value)
+
+
 class Even(BaseModel):
     number: int
 

@@ -233,3 +233,22 @@ async def test_a_parameter_without_a_type_takes_any_json(server: Server, value: 
 
 async def test_the_name_of_an_unknown_argument_is_cut() -> None:
     assert len(await failure_of(lambda: None, {"x" * 100_000: 1})) < 400
+
+
+class Leg(BaseModel):
+    stops: list[int]
+
+
+async def test_wrong_arguments_are_named_by_member_and_each_container_once() -> None:
+    async def tool(numbers: list[int], leg: Leg) -> None: ...
+
+    wrong: Json = {"numbers": [{}] * 1_000, "leg": {"stops": [{}] * 1_000}}
+    failure = await failure_of(tool, wrong)
+    assert ("numbers" in failure, "leg.stops.0" in failure, failure.count(";")) == (True, True, 1)
+
+
+async def test_a_flood_of_unknown_arguments_hides_no_argument_that_is_missing() -> None:
+    async def tool(flight: str, seat: str) -> None: ...
+
+    failure = await failure_of(tool, {**{str(number): {} for number in range(1_000)}, "flight": "TP3"})
+    assert ("seat" in failure, "flight" in failure) == (True, False)

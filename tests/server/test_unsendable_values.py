@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any
 
 import pytest
+from log_limits import new_records
 from scripted_model import ScriptedModel, message, requests_of, results_in, texts_of, use
 
 from trio_mcp import Client, Context, Server, ToolError
-from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import LocalProtocolError, ProviderError, ProviderErrorKind
-from trio_mcp.protocol import shown_text
 from trio_mcp.server import BreakToolLoop
 from trio_mcp.testing import MockClient, make_context, tool_use, unchecked_tool_use
 from trio_mcp.types import (
@@ -31,7 +30,7 @@ from trio_mcp.types import (
 @pytest.fixture(autouse=True)
 def no_warning_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kind of warning is shown a few times a minute."""
-    monkeypatch.setattr(shown_text, "records", RepeatedRecords(peer_logger("trio_mcp.protocol")))
+    monkeypatch.setattr("trio_mcp.protocol.shown_text.records", new_records())
 
 
 LONE = "\ud800"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from crashing_store import Change, CrashingStore, Disk
+from log_limits import new_records
 from peer import Json, text_of
 from talk import DECLINE, Round, Talk, accept, talk_to
 from task_process import KEYS
@@ -17,7 +18,6 @@ from trio.testing import wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY
 
 from trio_mcp import Context, Server
-from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import StepMayHaveRun
 from trio_mcp.runtime import Journal
 from trio_mcp.session import ServiceOptions
@@ -372,7 +372,7 @@ async def test_a_tool_that_is_not_replayed_writes_nothing() -> None:
 async def test_a_step_that_was_given_up_with_its_call_is_begun_in_a_log_that_is_opened_later() -> None:
     """The call goes on in another process, which must not run the step again: it may have been done."""
     store = CrashingStore(Disk())
-    records = RepeatedRecords(peer_logger("trio_mcp.session"))
+    records = new_records("trio_mcp.session")
     memory = CallMemory(Journal(), "tool", lambda _what: None, is_durable=True)
     await memory.begin_step("charge")
     memory.fail_step("charge", was_given_up=True)

@@ -7,12 +7,12 @@ import re
 
 import pytest
 import trio
+from log_limits import SHOWN
 from peer import ChannelClient
 from talk import Talk, offering, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Server, ServiceOptions
-from trio_mcp.base.logs import MAX_TRACEBACKS, SHARED_LINES
 from trio_mcp.session import Service, serve_channel
 from trio_mcp_transports.memory import memory_pair
 
@@ -46,9 +46,9 @@ async def test_malformed_messages_of_many_sessions_share_a_bound(caplog: pytest.
             for _ in range(3):
                 talk.send_bytes(MALFORMED)
             talk.session.close(CancelReason.DISCONNECT)
-        assert len(counts(caplog, "dropped")) == SHARED_LINES
+        assert len(counts(caplog, "dropped")) == SHOWN
     # The end of the service logs how many were not shown.
-    assert len(counts(caplog, "dropped")) == SHARED_LINES + 1
+    assert len(counts(caplog, "dropped")) == SHOWN + 1
     assert sum(counts(caplog, "dropped")) == 3 * TIMES
 
 
@@ -66,10 +66,10 @@ async def leave_a_call_behind(service: Service) -> None:
 async def test_connections_that_are_lost_share_a_bound(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with talk_to(offering(wait)) as talk:
-        for _ in range(3 * SHARED_LINES):
+        for _ in range(3 * SHOWN):
             await leave_a_call_behind(talk.service)
-    assert len(counts(caplog, "the client is gone")) == SHARED_LINES + 1
-    assert sum(counts(caplog, "the client is gone")) == 3 * SHARED_LINES
+    assert len(counts(caplog, "the client is gone")) == SHOWN + 1
+    assert sum(counts(caplog, "the client is gone")) == 3 * SHOWN
 
 
 async def fail(number: int) -> None:
@@ -88,7 +88,7 @@ async def test_a_tool_that_fails_again_and_again_shows_a_bounded_number_of_trace
     assert [f"[{reference}]" in record.getMessage() for reference, record in zip(references, records, strict=True)] == (
         [True] * TIMES
     )
-    assert sum(record.exc_info is not None for record in records) == 2 * MAX_TRACEBACKS
+    assert sum(record.exc_info is not None for record in records) == 2 * SHOWN
     assert "the disk is full" in records[-2].getMessage()
 
 
@@ -105,4 +105,4 @@ async def test_a_resource_that_fails_again_and_again_shows_as_few_whatever_its_u
         for number in range(TIMES):
             await talk.error(talk.ask("resources/read", uri=f"data://{number}"))
     records = [record for record in caplog.records if record.name == "trio_mcp.call"]
-    assert (len(records), sum(record.exc_info is not None for record in records)) == (TIMES, MAX_TRACEBACKS)
+    assert (len(records), sum(record.exc_info is not None for record in records)) == (TIMES, SHOWN)

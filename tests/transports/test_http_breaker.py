@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import trio
+from log_limits import new_records
 from stage import Talk
 from talking import Session, WatchedStore, said
 
-from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.stores import StoreConflict, StoreError
 from trio_mcp_transports.http.sessions.breaker import PATIENCE, PROBE_SECONDS, Breaker
 
@@ -35,7 +35,7 @@ def home() -> Home:
 
 @pytest.fixture
 def breaker() -> Breaker:
-    return Breaker("not kept", RepeatedRecords(peer_logger("trio_mcp.http")))
+    return Breaker("not kept", new_records("trio_mcp.http"))
 
 
 async def test_a_store_that_hangs_is_asked_once(home: Home, breaker: Breaker, caplog: pytest.LogCaptureFixture) -> None:

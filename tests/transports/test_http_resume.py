@@ -7,11 +7,11 @@ import random
 import pytest
 import trio
 from asgi_peer import LEGACY, Reply, legacy_call
+from log_limits import SHOWN
 from talking import GRACE, Session, Stage, Talk, WatchedStore, said, talking
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
-from trio_mcp.base.logs import SHARED_LINES
 
 
 async def test_after_the_grace_there_is_nothing_to_come_back_for(
@@ -277,10 +277,10 @@ async def test_a_store_that_fails_again_and_again_shows_a_bounded_number_of_trac
 ) -> None:
     await session.call()
     store.broken = True
-    for number in range(2 * SHARED_LINES):
+    for number in range(2 * SHOWN):
         await talk.say(number)
-    assert store.writes >= 2 * SHARED_LINES
-    assert [record.exc_info is not None for record in caplog.records] == [True] * SHARED_LINES
+    assert store.writes >= 2 * SHOWN
+    assert [record.exc_info is not None for record in caplog.records] == [True] * SHOWN
 
 
 async def test_a_resume_is_rejected_when_the_newest_events_were_not_kept(

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import trio
 from asgi_peer import legacy_call, modern_call
+from log_limits import new_records
 from talking import GRACE, Session, Stage, Talk, WatchedStore, said, talking
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
-from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.client import Change
 from trio_mcp.session.subscriptions import PROMPTS, RESOURCES, TOOLS
 from trio_mcp.stores import LogKey, MemoryEventStore
@@ -311,7 +311,7 @@ async def test_a_cancelled_write_that_came_after_the_end_of_its_session_is_forgo
             await super().append(key, first, events)
 
     store = SessionEndsFirst()
-    records = RepeatedRecords(peer_logger("trio_mcp.http"))
+    records = new_records("trio_mcp.http")
     services: Any = None  # nothing is written later
     log = EventLog(store, None, "session", records, Breaker("the store failed", records), services)
     log.opened = 1

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import pytest
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
 
 import trio_mcp.types as types
-from trio_mcp.server.elicit.forms import form_of
-from trio_mcp.server.values.signature import signature_arguments
 from trio_mcp.types import JsonObject, JsonValue, Model
 from trio_mcp.types.base import CONTAINERS, fail_fast_validator
 
@@ -105,29 +103,3 @@ def test_an_authors_type_stops_at_its_first_wrong_item_at_every_level(annotation
     with pytest.raises(ValidationError) as raised:
         validator.validate_python(value)
     assert raised.value.error_count() < 5
-
-
-def test_wrong_arguments_are_named_by_member_and_each_container_once() -> None:
-    def tool(numbers: list[int], leg: Leg) -> None: ...
-
-    with pytest.raises(ValueError, match="numbers") as raised:
-        signature_arguments(tool).bind({"numbers": WRONG, "leg": {"stops": WRONG}})
-    assert "leg.stops.0" in str(raised.value)
-    assert str(raised.value).count(";") == 1
-
-
-def test_a_flood_of_unknown_arguments_hides_no_argument_that_is_missing() -> None:
-    def tool(flight: str, seat: str) -> None: ...
-
-    with pytest.raises(ValueError, match="seat") as raised:
-        signature_arguments(tool).bind({**NAMED, "flight": "TP3"})
-    assert "flight" not in str(raised.value)
-
-
-def test_a_form_with_many_wrong_choices_is_answered_with_one_problem() -> None:
-    class Meal(BaseModel):
-        dishes: list[Literal["soup", "fish"]]
-
-    with pytest.raises(ValueError, match="dishes") as raised:
-        form_of(Meal).read({"dishes": [1] * MANY})
-    assert ";" not in str(raised.value)
