@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from both_loops import in_program, in_this_loop
 from oauth_world import URL, ResourceServer, World, send
 
 from trio_mcp import HttpOptions, Server
 from trio_mcp.auth import ProtectedResource, WorkloadIdentity, any_of, jwt, static
 from trio_mcp.http.authenticator import Authenticator
-from trio_mcp.session.event_loop import await_on_trio
 from trio_mcp.testing import TestIssuer
 from trio_mcp_transports.http import asgi_app
 
 ISSUER = TestIssuer()
 RESOURCE = "https://mcp.example.com/mcp"
-BOUND = 20.0
-
-
-def in_program(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a Trio function as an asyncio program does that has opened a client."""
-
-    async def program() -> None:
-        await asyncio.wait_for(await_on_trio(main), BOUND)
-
-    asyncio.run(program())
 
 
 def test_the_function_that_opens_a_page_runs_where_the_client_was_opened(world: World) -> None:
     async def browser(url: str) -> str | None:
         await asyncio.sleep(0)
-        return await await_on_trio(lambda: world.browser(url))
+        return await in_this_loop(lambda: world.browser(url))
 
     async def main() -> None:
         async with world.settings(browser=browser).open(URL) as authorizer:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
 import pytest
 import trio
+from both_loops import BOUND, beside_trio, in_program
 
 from trio_mcp import Caller, Client, Server
 from trio_mcp.openapi import OpenApiLimits, add_openapi, from_openapi
-from trio_mcp.session.event_loop import await_on_trio
 
-BOUND = 20.0
 OK = {"200": {"description": ""}}
 NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "string"}}
 DOCUMENT: Any = {
@@ -49,21 +48,6 @@ class Body(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         await asyncio.sleep(0)
         self.events.append("closed")
-
-
-def in_program(main: Callable[[], Awaitable[None]]) -> None:
-    async def program() -> None:
-        await asyncio.wait_for(await_on_trio(main), BOUND)
-
-    asyncio.run(program())
-
-
-def beside_trio(main: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        with trio.fail_after(BOUND):
-            await main()
-
-    trio.run(bounded)
 
 
 RUNS = pytest.mark.parametrize("run", [in_program, beside_trio])

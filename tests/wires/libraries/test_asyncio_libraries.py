@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 import trio
+from both_loops import Run, beside_trio, in_program
 from shops import Aiohttp, Asyncpg, Library, SqlAlchemy, shop
 
 from trio_mcp import Client, accept
-from trio_mcp.session.event_loop import await_on_trio
 from trio_mcp.types import PromptReference
-
-BOUND = 40.0
-
-Main = Callable[[], Awaitable[None]]
-
-
-def in_program(main: Main) -> None:
-    """Run a Trio function in an asyncio program, in whose loop the functions of the server are."""
-    asyncio.run(asyncio.wait_for(await_on_trio(main), BOUND))
-
-
-def on_trio(main: Main) -> None:
-    """Run a Trio function where the functions of the server have a loop in a thread."""
-
-    async def bounded() -> None:
-        with trio.fail_after(BOUND):
-            await main()
-
-    trio.run(bounded)
 
 
 @pytest.fixture(params=[Asyncpg, SqlAlchemy, Aiohttp])
@@ -39,12 +18,12 @@ def library(request: pytest.FixtureRequest, tmp_path: Path) -> Library:
     return request.param(request.getfixturevalue("postgres_url") if request.param is Asyncpg else tmp_path)
 
 
-@pytest.fixture(params=[in_program, on_trio])
-def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
+@pytest.fixture(params=[in_program, beside_trio])
+def run(request: pytest.FixtureRequest) -> Run:
     return request.param
 
 
-def test_every_kind_of_function_awaits_the_library(library: Library, run: Callable[[Main], None], mode: str) -> None:
+def test_every_kind_of_function_awaits_the_library(library: Library, run: Run, mode: str) -> None:
     notes = list[str]()
 
     async def main() -> None:
@@ -64,7 +43,7 @@ def test_every_kind_of_function_awaits_the_library(library: Library, run: Callab
 
 
 def test_a_call_that_fails_or_is_cancelled_gives_its_connection_back_and_is_rolled_back(
-    library: Library, run: Callable[[Main], None]
+    library: Library, run: Run
 ) -> None:
     async def main() -> None:
         waiting, token = trio.Event(), trio.lowlevel.current_trio_token()

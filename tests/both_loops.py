@@ -7,7 +7,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -16,18 +16,19 @@ from trio_mcp.session.event_loop import await_on_trio
 from trio_mcp.types import CallToolResult, ElicitRequestFormParams, ElicitResult
 
 BOUND = 30.0
-
+T = TypeVar("T")
 
 Run = Callable[[Callable[[], Awaitable[object]]], None]
 
 
+async def in_this_loop(main: Callable[[], Awaitable[T]]) -> T:
+    """Run a Trio function in the asyncio program that awaits this."""
+    return await asyncio.wait_for(await_on_trio(main), BOUND)
+
+
 def in_program(main: Callable[[], Awaitable[object]]) -> None:
     """Run a Trio function as an asyncio program does, in whose loop Trio is a guest."""
-
-    async def program() -> None:
-        await asyncio.wait_for(await_on_trio(main), BOUND)
-
-    asyncio.run(program())
+    asyncio.run(in_this_loop(main))
 
 
 def beside_trio(main: Callable[[], Awaitable[object]]) -> None:
