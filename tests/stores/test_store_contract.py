@@ -11,7 +11,7 @@ from trio_mcp.testing.contract import StoreCase, StoreTrait, store_cases_of
 
 MAKERS = (InMemory(), InSqlite(), Sealed())
 PROCESSES = {StoreTrait.SHARED, StoreTrait.NOTIFYING}
-"""The rules that start processes are checked in `tests/wires/shared_stores`."""
+"""The rules that start processes are checked in `tests/wires/stores`."""
 CASES = [case for maker in MAKERS for case in store_cases_of(maker) if not case.rule.needs & PROCESSES]
 
 
