@@ -18,9 +18,9 @@ from typing import Any
 import httpx2
 import trio
 from talk import EVERYTHING, modern_meta
+from wire_terms import headers_of
 
 from trio_mcp import Server
-from trio_mcp.protocol.http.headers import headers_of
 
 ROOT = Path(__file__).parents[1]
 IMPORTS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "transports")])}

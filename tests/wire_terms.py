@@ -1,11 +1,12 @@
 """What the wire says, as the specification and our documentation write it: the tests compare the product with these.
 
-Errors of JSON-RPC 2.0 and of MCP, revisions, reserved keys of `_meta`, and the names of extensions.
+Errors of JSON-RPC 2.0 and of MCP, revisions, reserved keys of `_meta`, the names of extensions, and headers.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 NEWEST_LEGACY: Final = "2025-11-25"
 MODERN: Final = "2026-07-28"
@@ -36,3 +37,10 @@ IDEMPOTENCY_KEY: Final = "io.trio-mcp/idempotencyKey"
 REPEAT_OF: Final = "io.trio-mcp/repeatOf"
 OUTCOME_UNKNOWN: Final = "io.trio-mcp/outcomeUnknown"
 REQUIRED_SCOPES: Final = "trio-mcp/requiredScopes"
+
+
+def headers_of(method: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers that repeat a modern request; what is named in it is ASCII."""
+    member = "uri" if method == "resources/read" else "taskId" if method.startswith("tasks/") else "name"
+    named = {"mcp-name": params[member]} if member in params else {}
+    return {"mcp-method": method, "mcp-protocol-version": params["_meta"][PROTOCOL_VERSION], **named}

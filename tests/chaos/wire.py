@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import httpx2
 from peer import modern_meta
+from wire_terms import headers_of
 
 from chaos.story import Story
-from trio_mcp.protocol.http.headers import headers_of
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 from peer import Json, hello, modern_meta
-from wire_terms import MODERN, NEWEST_LEGACY as LEGACY
+from wire_terms import NEWEST_LEGACY as LEGACY, headers_of
 
 from trio_mcp_transports.http import McpApp, McpApps
 
@@ -258,10 +258,8 @@ def modern_request(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """A modern request and its headers, with these on top."""
     said = modern_meta({"elicitation": {}}, meta)
-    body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": said}}
-    named = {"mcp-name": params["name"]} if "name" in params else {}
-    own = {"mcp-protocol-version": MODERN, "mcp-method": method, **named}
-    return body, {**JSON_HEADERS, **own, **(headers or {})}
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": said}}
+    return body, {**JSON_HEADERS, **headers_of(method, body["params"]), **(headers or {})}
 
 
 def modern_call(

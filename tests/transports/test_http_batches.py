@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, legacy_call
+from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, legacy_call
 from stage import Stage
-from wire_terms import INVALID_REQUEST
+from wire_terms import INVALID_REQUEST, MODERN
 
 BATCHING = "2025-03-26"
 PING = {"jsonrpc": "2.0", "id": "p", "method": "ping"}

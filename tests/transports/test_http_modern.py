@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import pytest
 import trio
-from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, legacy_call, modern_call, modern_request, served
+from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, legacy_call, modern_call, modern_request, served
 from stage import Stage
+from wire_terms import MODERN
 
 from trio_mcp import Context, Mirrored, Server
 from trio_mcp.errors import ProtocolError

@@ -17,8 +17,7 @@ import trio
 from serving import IMPORTS, START
 from talk import modern_meta
 from waiting import until
-
-from trio_mcp.protocol.http.headers import headers_of
+from wire_terms import headers_of
 
 SERVER = Path(__file__).with_name("workers_server.py")
 URL = re.compile(r"serves MCP at (http://[^ ,]+)")

@@ -17,10 +17,10 @@ from crew import gone
 from developing import APP, MODES, Child, children, on_stdio, over_http, save_under_load, shown, write_project
 from talk import modern_meta
 from waiting import until
+from wire_terms import headers_of
 
 from trio_mcp import Client, accept
 from trio_mcp.errors import McpError
-from trio_mcp.protocol.http.headers import headers_of
 
 
 @pytest.fixture

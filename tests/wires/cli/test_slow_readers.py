@@ -15,8 +15,7 @@ from crew import Crew, serving
 from store_servers import POSTGRES_VARIABLE, REDIS_VARIABLE
 from talk import modern_meta
 from test_workers_sessions import YES, Stream, client_of_another_worker, opened
-
-from trio_mcp.protocol.http.headers import headers_of
+from wire_terms import headers_of
 
 pytestmark = [
     pytest.mark.long,

@@ -18,9 +18,7 @@ from peer import hello
 from serving import START
 from talk import modern_meta
 from waiting import until
-from wire_terms import NEWEST_LEGACY
-
-from trio_mcp.protocol.http.headers import headers_of
+from wire_terms import NEWEST_LEGACY, headers_of
 
 # The streams are left before their end.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning")

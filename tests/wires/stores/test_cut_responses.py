@@ -20,10 +20,9 @@ from peer import hello, modern_meta
 from serving import free_port, served
 from task_process import KEYS
 from waiting import until
-from wire_terms import NEWEST_LEGACY
+from wire_terms import NEWEST_LEGACY, headers_of
 
 from trio_mcp import Server, ServiceOptions
-from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp_transports.http import asgi_app
 
 BOUND = 30

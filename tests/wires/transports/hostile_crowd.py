@@ -15,9 +15,7 @@ from typing import Any
 
 import trio
 import trio.testing
-from wire_terms import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
-
-from trio_mcp.protocol.http.headers import headers_of
+from wire_terms import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION, headers_of
 
 AT_A_TIME = 100
 """Connections that are being opened."""

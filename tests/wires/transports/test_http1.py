@@ -19,9 +19,9 @@ import trio.testing
 from hypercorn.config import Config
 from hypercorn_peer import Client, Server as RunningServer, get, over_tls, running, soon
 from peer import EVERYTHING, hello, modern_meta
+from wire_terms import headers_of
 
 from trio_mcp import Context, Server, ToolError
-from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session import MemoryBudget
 from trio_mcp.stores import LogKey, MemoryEventStore

@@ -15,9 +15,9 @@ from naming import naming
 from peer import modern_meta
 from serving import served
 from websocket_peer import TEXT, RawPeer, frame, raw
+from wire_terms import headers_of
 
 from trio_mcp import Server
-from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp.session import MemoryBudget, ServiceOptions
 
 MIB = 1024 * 1024

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypercorn_peer import Server as RunningServer, get, over_tls, reply, running, serving, upgrade
 from peer import EVERYTHING, modern_meta
+from wire_terms import headers_of
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp_transports.asgi.requests import Request
 from trio_mcp_transports.asgi.responses import Response
 from trio_mcp_transports.http import asgi_app
