@@ -44,7 +44,13 @@ from trio_mcp_transports.http.link.frames import (
 )
 from trio_mcp_transports.http.link.link import Link, is_own_user, run_logged
 from trio_mcp_transports.http.link.owner import Owner
-from trio_mcp_transports.http.link.requests import decoded_request, encoded_head, encoded_request, encoded_whole
+from trio_mcp_transports.http.link.requests import (
+    decoded_head,
+    decoded_request,
+    encoded_head,
+    encoded_request,
+    encoded_whole,
+)
 
 BODY = 1000
 EVENTS = 8_000
@@ -123,10 +129,21 @@ def test_a_connection_has_one_name_that_no_other_connection_has() -> None:
     assert name("198.51.100.7", "n1") == name("198.51.100.7", "n2") == "198.51.100.7"
 
 
-@pytest.mark.parametrize("data", [b"", b"{}\n", b"[]\n", b"\xff\n", b'{"caller": 1}\n'])
+ENDLESS = b'{"caller": null, "client": ["192.0.2.1", Infinity]}\n'
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}\n", b"[]\n", b"\xff\n", b'{"caller": 1}\n', ENDLESS, b"[" * 100_000], ids=range(7)
+)
 def test_a_request_that_cannot_be_read_ends_the_link(data: bytes) -> None:
     with pytest.raises(LinkBroken):
         decoded_request(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[200]", b"[Infinity, []]", b"[" * 100_000], ids=range(5))
+def test_the_head_of_a_response_that_cannot_be_read_ends_the_link(data: bytes) -> None:
+    with pytest.raises(LinkBroken):
+        decoded_head(data)
 
 
 # the front

@@ -19,6 +19,9 @@ Head: TypeAlias = tuple[int, Headers]
 SECRET: Final = ("authorization", "proxy-authorization", "cookie")
 """Headers that stay in the process to which they were sent."""
 
+UNREADABLE: Final = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+"""What reading the JSON of something else raises."""
+
 
 def encoded_request(incoming: AuthorizedRequest, node: str, *, begins: bool) -> bytes:
     """Return a request as bytes: a line of JSON and its body. Its connection becomes a name that no other process gives."""
@@ -58,7 +61,7 @@ def decoded_request(data: bytes) -> tuple[AuthorizedRequest, bool]:
             client=client,
             connection=head["connection"],
         )
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+    except UNREADABLE as error:
         raise LinkBroken(f"a request that cannot be read: {error}") from None
     peer = Peer(None if caller is None else caller.principal, headers, request.connection, caller)
     return AuthorizedRequest(request, peer, None, is_usual=True), bool(head.get("begins"))
@@ -74,7 +77,7 @@ def decoded_head(data: bytes) -> Head:
     try:
         status, headers = cast("tuple[int, list[list[str]]]", json.loads(data))
         return int(status), [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-    except (ValueError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise LinkBroken(f"the head of a response that cannot be read: {error}") from None
 
 
