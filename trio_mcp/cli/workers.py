@@ -9,6 +9,7 @@ on the sockets as on those of systemd, and says as to systemd when it is ready a
     `ATTEMPTS` times
     a worker is not heard of for TURN_SECONDS   kills it
     SIGHUP                                      replaces one after the other: the new one is ready before the old one is to end
+    SIGHUP meanwhile                            does so once more, and ends a new one that is not ready
     SIGTERM, SIGINT                             passes the signal on, and ends when all have ended
     it is killed                                the workers notice the end of a pipe, and end as after SIGTERM; the last
                                                 one removes the folder
@@ -48,6 +49,8 @@ TURN_SECONDS: Final = 10.0
 """Seconds without a turn of its event loop after which a worker is killed."""
 SURPLUS_SECONDS: Final = 60.0
 """How much longer than --drain a worker may take to end."""
+GIVE_UP_SECONDS: Final = 5.0
+"""How long a worker that does not serve yet may take to end."""
 BACKOFF: Final = Backoff(first=0.1, longest=10.0, jitter=0.2)
 FREE_FD: Final = 64
 """No descriptor that a program gets when it starts is as high."""
@@ -164,6 +167,10 @@ class Workers:
         """Also those that are to end."""
         self._started = 0
         self._is_replacing = False
+        self._replaces_again = False
+        """The file may have changed since workers began to be replaced."""
+        self._successor: Worker | None = None
+        """A worker that is to replace another one, and does not serve yet."""
         self._end = trio.Event()
         self._status = 0
         # Theirs alone: the other end is closed when this process ends, whatever ends it.
@@ -283,8 +290,9 @@ class Workers:
     async def _stop(self, nursery: trio.Nursery) -> None:
         """Wait until all have ended."""
         with trio.move_on_after(self._longest_end):
-            for worker in [*self._running]:
-                await worker.ended.wait()
+            # Also for those that were just being started.
+            while self._running:
+                await next(iter(self._running)).ended.wait()
         for worker in self._running:
             logger.error("worker %d is killed: it has not ended", worker.pid)
             self._status = Status.BUG
@@ -292,24 +300,40 @@ class Workers:
         nursery.cancel_scope.cancel()
 
     async def _replace_all(self, nursery: trio.Nursery) -> None:
-        """Replace one worker after the other, which is asked to end when its successor serves."""
-        if self._is_replacing or len(self._places) < len(self._locks):
+        """Replace one worker after the other, which is asked to end when its successor serves.
+
+        If they are being replaced already, it is done once more: some may have loaded what the file was before.
+        """
+        if len(self._places) < len(self._locks):
             logger.warning("SIGHUP: workers are being started already")
             return
+        self._replaces_again = True
+        if self._is_replacing:
+            if self._successor is not None:
+                await self._give_up(self._successor)
+            return
         self._is_replacing = True
-        logger.info("SIGHUP: replacing %d workers", len(self._places))
         try:
-            for place in range(len(self._places)):
-                async with self._locks[place]:
-                    if self._end.is_set() or not await self._replace(place, nursery):
-                        return
+            while self._replaces_again and not self._end.is_set():
+                self._replaces_again = False
+                logger.info("SIGHUP: replacing %d workers", len(self._places))
+                await self._replace_each(nursery)
         finally:
             self._is_replacing = False
 
+    async def _replace_each(self, nursery: trio.Nursery) -> None:
+        for place in range(len(self._places)):
+            async with self._locks[place]:
+                if self._end.is_set() or self._replaces_again or not await self._replace(place, nursery):
+                    return
+
     async def _replace(self, place: int, nursery: trio.Nursery) -> bool:
-        worker = await self._start(nursery)
-        if not await worker.ready_or_ended():
-            logger.error("the new worker ended with status %d: the others stay", worker.status)
+        worker = self._successor = await self._start(nursery)
+        is_ready = await worker.ready_or_ended()
+        self._successor = None
+        if not is_ready:
+            if not self._replaces_again:
+                logger.error("the new worker ended with status %d: the others stay", worker.status)
             return False
         old, self._places[place] = self._places[place], worker
         if not old.ended.is_set():
@@ -318,6 +342,14 @@ class Workers:
         with trio.move_on_after(self._longest_end):
             await old.ended.wait()
         return True
+
+    async def _give_up(self, worker: Worker) -> None:
+        """End a worker that does not serve yet: it may never do."""
+        worker.end(signal.SIGTERM)
+        with trio.move_on_after(GIVE_UP_SECONDS):
+            await worker.ended.wait()
+        if not worker.ended.is_set():
+            worker.process.kill()
 
 
 def inherited_variables() -> dict[str, str]:

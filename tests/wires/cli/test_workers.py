@@ -141,6 +141,22 @@ async def test_a_new_version_that_cannot_be_loaded_leaves_the_workers_as_they_ar
         assert crew.pids == before
 
 
+async def test_a_new_version_that_hangs_is_given_up_for_the_next(short: Path) -> None:
+    file = short / "app.py"
+    file.write_text(SERVER.read_text())
+    async with serving(short, server=file, workers=2) as crew:
+        before = crew.pids
+        file.write_text(f"import pathlib, time\npathlib.Path({str(short / 'begun')!r}).touch()\ntime.sleep(1000)")
+        crew.process.send_signal(signal.SIGHUP)
+        await until((short / "begun").exists)
+        assert int(await crew.call("where")) in before
+        file.write_text(SERVER.read_text())
+        crew.process.send_signal(signal.SIGHUP)
+        await until(lambda: not before & crew.pids)
+        assert len(crew.pids) == 2
+        assert int(await crew.call("where")) in crew.pids
+
+
 async def test_a_store_of_the_file_still_needs_its_own_keys(short: Path) -> None:
     file = short / "app.py"
     file.write_text(SERVER.read_text().replace("ServiceOptions(", f'ServiceOptions(store="{short / "s.db"}", '))
