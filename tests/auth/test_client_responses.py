@@ -494,6 +494,21 @@ async def test_revoking_posts_the_refresh_token_first_and_an_error_deletes_the_l
     assert await world.store.read(URL) is None
 
 
+@pytest.mark.parametrize(("issuer", "expected"), [(ISSUER, Reach.CONFIGURED), (None, Reach.PUBLIC)])
+async def test_who_uses_a_login_later_reaches_the_issuer_that_was_named_for_it(
+    world: World, issuer: str | None, expected: Reach
+) -> None:
+    world.token = {"expires_in": 1}
+    await world.log_in(issuer=issuer)
+    async with world.settings(interactive=False).open(URL) as authorizer:
+        await authorizer.tokens()
+    assert world.forms[-1]["grant_type"] == "refresh_token"
+    assert world.reach is expected
+    await log_out(world.store, URL)
+    assert world.forms[-1]["token"] == "access-2"
+    assert world.reach is expected
+
+
 async def test_no_secret_is_in_a_log_record_or_an_error(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     world.token = {"access_token": "canary-access", "refresh_token": "canary-refresh"}

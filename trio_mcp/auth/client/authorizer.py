@@ -249,7 +249,7 @@ class Authorizer:
         raise AuthorizationError(f"refreshing took more than {REFRESH_SECONDS:g} seconds", kind=Kind.UNAVAILABLE)
 
     async def _refresh_stored(self, login: Login) -> bool:
-        driver = self._driver()
+        driver = self._driver(named=login.named_origins)
         renewed = None
         try:
             tokens = await driver.run(refresh(client_of(self._flow, login, self._clock), login.tokens))
@@ -339,8 +339,9 @@ class Authorizer:
         except AuthorizationError as error:
             logger.info("the registration at %s was not stored: %s", self.shown, error)
 
-    def _driver(self, browser: BrowserFunction = no_browser) -> Driver:
-        return Driver(reach=self._reach, clock=self._clock, proofs=self._proofs, browse=browser, named=self._flow.named)
+    def _driver(self, browser: BrowserFunction = no_browser, named: frozenset[str] = frozenset()) -> Driver:
+        named |= self._flow.named
+        return Driver(reach=self._reach, clock=self._clock, proofs=self._proofs, browse=browser, named=named)
 
     async def _with_page(self, request: LoginRequest) -> Login:
         """Run the steps of a login, with the page of the redirect if its grant has one."""

@@ -113,6 +113,7 @@ def log_in(flow: Flow, grant: Grant, request: LoginRequest, clock: Callable[[], 
         tokens=NO_TOKENS,
         requested=scope,
         dpop_key=request.dpop_key,
+        named=flow.issuer is not None,
     )
     # Not in place of a login: its tokens are of another registration.
     if request.before is None and registration.redirect_uri is not None:

@@ -50,7 +50,8 @@ async def log_out(store: TokenStore, url: str) -> AuthorizationError | None:
         failure = None
         try:
             reach = reach_from(split_url(place).hostname or "")
-            await Driver(reach=reach, clock=time.time).run(revoke(login, time.time()))
+            driver = Driver(reach=reach, clock=time.time, named=login.named_origins)
+            await driver.run(revoke(login, time.time()))
         except AuthorizationError as error:
             failure = error
         await store.delete(place)

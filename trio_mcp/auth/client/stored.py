@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from ...base.values import shown_url
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
+from ..uris import origin
 from .discovery import ServerMetadata
 from .grants import BEARER, DPOP, TOKEN, Tokens
 from .registration import Registration
@@ -32,6 +33,7 @@ class Login:
             registered for a login that failed.
         requested: the scopes that were requested.
         dpop_key: the key that the tokens are bound to, as a JWK.
+        named: the program has named the authorization server, which may be at a private address then.
     """
 
     url: str
@@ -41,6 +43,7 @@ class Login:
     tokens: Tokens
     requested: str | None = None
     dpop_key: str | None = field(default=None, repr=False)
+    named: bool = False
 
     @property
     def has_tokens(self) -> bool:
@@ -52,6 +55,11 @@ class Login:
         """What was requested and what was granted, each once."""
         texts = (self.requested or "").split() + (self.tokens.scope or "").split()
         return tuple(dict.fromkeys(texts))
+
+    @property
+    def named_origins(self) -> frozenset[str]:
+        """What `Driver.named` is for a request about its tokens, also of a program that does not name the server again."""
+        return frozenset([origin(self.server.issuer)] if self.named else ())
 
     def with_tokens(self, tokens: Tokens) -> Login:
         """Return the login with other tokens."""
