@@ -36,15 +36,19 @@ PEER_CLOSED_MESSAGE: Final = "the peer closed its end of the connection"
 
 
 class Pipe(trio.abc.SendStream, trio.abc.ReceiveStream):
-    """A pipe, socket, terminal or file by its descriptor, which it owns. Errors and cancellation are those of `FdStream`."""
+    """A pipe, socket, terminal or file by its descriptor, or by the `FdStream` of that, which it owns.
+
+    Errors and cancellation are those of `FdStream`.
+    """
 
     # `FdStream` yields to the scheduler before each read and each write, under a lock. On a pipe that carries one small message
     # at a time those turns cost more than the message. Here a read waits for readiness first, which is a checkpoint already, and
     # `send_nowait` writes what the pipe takes at once. Everything else is left to the `FdStream`.
 
-    def __init__(self, fd: int) -> None:
-        # `serve` is refused on Windows, which has no such streams.
-        self._stream = trio.lowlevel.FdStream(fd)  # type: ignore[attr-defined, unused-ignore]
+    # `serve` and `connect` are refused on Windows, which has no such streams.
+    def __init__(self, fd: int | trio.lowlevel.FdStream) -> None:  # type: ignore[name-defined, unused-ignore]
+        self._stream = trio.lowlevel.FdStream(fd) if isinstance(fd, int) else fd  # type: ignore[attr-defined, unused-ignore]
+        fd = self._stream.fileno()
         mode = os.fstat(fd).st_mode
         # A file, and /dev/null, is always ready, and epoll refuses it.
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
@@ -58,26 +62,31 @@ class Pipe(trio.abc.SendStream, trio.abc.ReceiveStream):
         # Readiness may be a false alarm, or another process that shares the pipe was faster: then it is waited for
         # again.
         while True:
-            await trio.lowlevel.wait_readable(self._stream.fileno())
             try:
+                await trio.lowlevel.wait_readable(self._stream.fileno())
                 return os.read(self._stream.fileno(), max_bytes or MAX_READ)
             except BlockingIOError:
                 continue
             except OSError as error:
-                raise trio.BrokenResourceError from error
+                raise self._failure from error
 
     def send_nowait(self, data: bytes) -> int:
         """Write what can be written without waiting; returns how many bytes that was.
 
         Raises:
             trio.BrokenResourceError: the other end was closed.
+            trio.ClosedResourceError: this end was closed.
         """
         try:
             return os.write(self._stream.fileno(), data)
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise trio.BrokenResourceError from error
+            raise self._failure from error
+
+    @property
+    def _failure(self) -> Exception:
+        return trio.BrokenResourceError() if self._stream.fileno() >= 0 else trio.ClosedResourceError()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Write everything, waiting as long as it takes. A cancel may leave part of it written."""

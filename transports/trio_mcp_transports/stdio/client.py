@@ -28,7 +28,7 @@ from trio_mcp.protocol.jsonrpc import PARSE_ERROR, Malformed
 from trio_mcp.session import Envelope, Received
 
 from ..background import open_background
-from .channel import WRITE_DEADLINE, LineChannel
+from .channel import WRITE_DEADLINE, LineChannel, Pipe
 
 SHUTDOWN_GRACE: Final = 2.0
 MAX_LINE: Final = CLIENT_LIMITS.max_bytes
@@ -108,13 +108,15 @@ class ProcessChannel(LineChannel):
     """
 
     def __init__(self, process: trio.Process, *, max_line: int, max_values: int, write_deadline: float) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
         self.process = process
         self._linger = float("inf")
         self._reading = trio.CancelScope()
         super().__init__(
-            process.stdout, process.stdin, max_line=max_line, max_values=max_values, write_deadline=write_deadline
+            _pipe(process.stdout),
+            _pipe(process.stdin),
+            max_line=max_line,
+            max_values=max_values,
+            write_deadline=write_deadline,
         )
 
     @property
@@ -182,6 +184,13 @@ class ProcessChannel(LineChannel):
 
     def _state(self) -> str:
         return f"{super()._state()}, process {self.process.pid} {self.outcome or 'is running'}"
+
+
+def _pipe(stream: trio.abc.AsyncResource | None) -> Pipe:
+    if sys.platform == "win32":
+        raise NotImplementedError
+    assert isinstance(stream, trio.lowlevel.FdStream)
+    return Pipe(stream)
 
 
 def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:

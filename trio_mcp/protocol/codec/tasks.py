@@ -14,14 +14,12 @@ from ... import types
 from ...base.named_tuples import NamedTuple
 from ...errors import CapabilityError, LocalProtocolError
 from ...types import (
-    CallToolRequestParams,
     CallToolResult,
     ClientCapabilities,
     EmptyResult,
     JsonObject,
     JsonValue,
     Model,
-    RequestParams,
     declares,
 )
 from ...types.base import MetaModel
