@@ -50,7 +50,7 @@ from ..types import (
 from .link import Link
 from .lists import ListedTools
 from .options import CallOptions, ClientOptions, add_option_note, tool_params, with_key
-from .requester import as_repeat, is_unknown, request_safely, send_again, timeout_error
+from .requester import ServerFacts, as_repeat, is_unknown, request_safely, send_again, timeout_error
 from .tasks.calls import TaskCalls
 from .tasks.follow import Follower
 
@@ -83,7 +83,8 @@ class CallSender:
             Unreachable: there is no connection, and the server did nothing for the call.
         """
         # Before it is sent: a session that is opened again may be one with another process. Only a first request is sent there.
-        instance = self._link.facts.instance if params.request_state is None else None
+        is_keyed = params.request_state is None and IDEMPOTENCY_KEY in (params.meta or {})
+        instance = self._link.facts.instance if is_keyed else None
         try:
             return await self._send_once(method, params, options)
         except SessionLost:
@@ -115,7 +116,7 @@ class CallSender:
         """Send a request whose response was lost again, if that cannot run a tool twice by mistake."""
         is_tool = isinstance(params, CallToolRequestParams)
         if isinstance(params, CallToolRequestParams) and params.request_state is None:
-            if instance is not None and IDEMPOTENCY_KEY in (params.meta or {}):
+            if instance is not None:
                 params = params.model_copy(update={"meta": as_repeat(params.meta, instance)})
             elif not self._tools.is_harmless(params.name):
                 raise unknown(params, lost) from lost
@@ -194,25 +195,27 @@ class Calls:
         Args:
             as_task: ask for a task, where the client does that.
         """
-        params = tool_params(name, arguments, options, self._link.facts.instance)
-        return await self._tool(params, options, as_task=as_task)
+        facts = self._link.facts
+        params = tool_params(name, arguments, options, facts.instance)
+        return await self._tool(params, options, facts, as_task=as_task)
 
     async def forward(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Model:
         """Make the call of another client with all members of its params, for a proxy, and return its result as it is."""
         first = {"input_responses": None, "request_state": None}
         if isinstance(params, CallToolRequestParams):
-            meta = with_key(params.meta, self._link.facts.instance)
-            return await self._tool(params.model_copy(update={**first, "meta": meta, "task": None}), options)
+            facts = self._link.facts
+            meta = with_key(params.meta, facts.instance)
+            return await self._tool(params.model_copy(update={**first, "meta": meta, "task": None}), options, facts)
         what = params.name if isinstance(params, GetPromptRequestParams) else method
         what = params.uri if isinstance(params, ReadResourceRequestParams) else what
         result, _ = await self._rounds(method, params.model_copy(update=first), options, what)
         return result
 
     async def _tool(
-        self, params: CallToolRequestParams, options: CallOptions, *, as_task: bool = False
+        self, params: CallToolRequestParams, options: CallOptions, facts: ServerFacts, *, as_task: bool = False
     ) -> CallToolResult:
         """Call a tool, and follow its task; see `tool`."""
-        facts, name, asked = self._link.facts, params.name, None
+        name, asked = params.name, None
         with NO_LIMIT if options.timeout == math.inf else trio.move_on_after(options.timeout):
             # Without an own wish, only a tool that runs in no other way gets a task.
             if as_task or facts.capabilities.tasks is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import httpx2
@@ -181,7 +182,8 @@ class HttpConnection(ServerConnection):
 
     async def deliver(self, message: Received, about: RequestId | None = None) -> None:
         """Hand a message to the task that receives; the requests that it answers end soon, on whatever stream it came."""
-        await super().deliver(message, about)
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self.arrived.send(Envelope(message, about))
         for part in self.parts(message):
             if isinstance(part, Response | ErrorResponse) and (answered := self.requests.get(part.id)) is not None:
                 answered.end_soon()
