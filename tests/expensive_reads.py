@@ -15,8 +15,11 @@ from trio_mcp.runtime.loop_turn import TURN
 
 CHARACTERS = 8_000
 READS = 60
-AT_ONCE = TURN // (2 * CHARACTERS) + 1
-"""How many URIs of `CHARACTERS` may be compared, with a template of two parts, in one turn."""
+
+
+def at_once(characters: int = CHARACTERS) -> int:
+    """Return how many URIs of so many characters may be compared, with a template of two parts, in one turn."""
+    return TURN // (2 * characters) + 1
 
 
 class ExpensiveReads:

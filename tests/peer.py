@@ -24,6 +24,8 @@ from trio_mcp.types import RequestId
 Json = dict[str, Any]
 
 EVERYTHING: Json = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+LIMITS = DEFAULT_LIMITS
+"""Of the messages that arrive at a server."""
 BOUND = 50
 """Seconds that any wait may take; virtual ones where the clock is."""
 
@@ -190,7 +192,7 @@ class ChannelClient(ChannelPeer, ClientPeer):
 
 def arrived(data: bytes, sender: Sender = ANONYMOUS) -> Envelope[Received]:
     """Return what comes out of a channel when these bytes have arrived."""
-    return received(data, DEFAULT_LIMITS, sender)
+    return received(data, LIMITS, sender)
 
 
 def message_of(message: Json) -> Any:

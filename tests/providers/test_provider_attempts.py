@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from trio_mcp.base.backoff import Backoff
 from trio_mcp.errors import ProviderError, ProviderErrorKind
-from trio_mcp.providers.api import MAX_WAIT, Attempts
+from trio_mcp.providers.api import MAX_WAIT, RETRY_BACKOFF, Attempts
 
-EVEN = Backoff(first=1, factor=2, longest=3, jitter=0)
+EVEN = replace(RETRY_BACKOFF, first=1, longest=3, jitter=0)
 
 
 def failure(kind: ProviderErrorKind, retry_after: float | None = None) -> ProviderError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -12,15 +13,16 @@ import trio
 from naming import naming
 from trio.testing import MockClock
 
-from trio_mcp.base.backoff import Backoff
 from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider
+from trio_mcp.providers.api import RETRY_BACKOFF
 from trio_mcp.providers.connection import CLOSE_SECONDS, Connection, read_rest
 from trio_mcp.providers.endpoint import find_endpoint
 from trio_mcp.providers.openai import VENDOR
 from trio_mcp.types import CreateMessageRequestParams, SamplingMessage, TextContent
 
 KEY = "sk-very-secret-0123456789"
+AT_ONCE = replace(RETRY_BACKOFF, first=0)
 LOCAL = "http://127.0.0.1:9/v1"
 REQUEST = CreateMessageRequestParams(
     messages=[SamplingMessage(role="user", content=TextContent(text="hi"))], max_tokens=9
@@ -150,7 +152,7 @@ async def test_an_error_before_the_response_is_unreachable(
 
     monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", fail)
     with pytest.raises(ProviderError) as caught:
-        await provider("m", base_url=LOCAL, api_key=KEY, max_retries=1, backoff=Backoff(first=0)).sample(REQUEST)
+        await provider("m", base_url=LOCAL, api_key=KEY, max_retries=1, backoff=AT_ONCE).sample(REQUEST)
     assert (caught.value.kind, caught.value.__cause__, caught.value.__context__) == (kind, None, None)
     assert KEY not in str(caught.value)
 

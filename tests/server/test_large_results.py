@@ -18,10 +18,10 @@ from trio_mcp import CallHandler, CallRequest, CallResult, Context, Image, Serve
 from trio_mcp.protocol.uri.uris import KEPT_HERE
 from trio_mcp.server.large_results import LEAST_MAX_RESULT, cut
 from trio_mcp.session import MemoryBudget
-from trio_mcp.session.envelope import KEPT_RESULT_SIZE
 from trio_mcp.types import CallToolResult, ResourceLink, TextContent
 
 LIMIT = 4096
+KEPT_RESULT_SIZE = 2 * 1024
 PNG = b"\x89PNG\r\n\x1a\n"
 
 

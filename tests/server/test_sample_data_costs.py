@@ -6,7 +6,6 @@ import pytest
 import trio
 
 from trio_mcp import SampleInvalid
-from trio_mcp.runtime.loop_turn import LARGE_VALUES
 from trio_mcp.server.sampling import sampler, structured
 from trio_mcp.server.sampling.answers import answered
 from trio_mcp.testing import MockClient, tool_use
@@ -55,7 +54,11 @@ async def test_no_part_of_a_text_is_parsed_twice(read: list[bytes], text: str, p
     assert [each.decode() for each in read] == parts
 
 
-@pytest.mark.parametrize(("values", "turns"), [(10, 0), (LARGE_VALUES, 2)])
+LARGE = 5_000
+"""Values from which on an answer is large."""
+
+
+@pytest.mark.parametrize(("values", "turns"), [(10, 0), (LARGE, 2)])
 async def test_other_tasks_run_before_and_after_a_large_answer_is_kept(
     values: int, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +94,7 @@ async def test_other_tasks_run_between_the_check_of_large_data_and_its_keeping(m
 
     monkeypatch.setattr(sampler, "let_others_run", let_others_run)
     monkeypatch.setattr(structured.TypedForm, "read", noted)
-    async with MockClient(samples=[{"result": list(range(LARGE_VALUES))}]).context() as ctx:
+    async with MockClient(samples=[{"result": list(range(LARGE))}]).context() as ctx:
         await ctx.sample("Which?", returns=list[int])
     assert done == ["turn", "checked", "turn", "kept"]
 

@@ -12,15 +12,13 @@ import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, AsgiSocket, Reply, initialize, legacy_call, modern_call, served
 from naming import naming
-from peer import hello, message_of
+from peer import LIMITS, hello, message_of
 from stage import Stage
 from talking import Session
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import ServiceOptions
-from trio_mcp.protocol.json_limits import DEFAULT_LIMITS
 from trio_mcp.session import ANONYMOUS, Envelope, MemoryBudget
-from trio_mcp.session.envelope import SESSION_SIZE
 from trio_mcp_transports.asgi.adapter import AsgiBody
 from trio_mcp_transports.asgi.requests import Request, read_body
 from trio_mcp_transports.asgi.responses import Binary, MessageSocket
@@ -28,6 +26,7 @@ from trio_mcp_transports.http import HttpLimits, asgi_app
 from trio_mcp_transports.websocket.endpoint import WebSocketChannel
 
 MIB = 1024 * 1024
+SESSION_SIZE = 8 * 1024
 BUSY = -32000
 GRACE = 5.0
 NAMES_BUDGET = naming("memory budget")
@@ -334,5 +333,5 @@ async def test_a_websocket_keeps_no_message_that_it_has_made_into_text() -> None
 
         async def close(self, code: int, reason: str) -> None: ...
 
-    await WebSocketChannel(Socket(), ANONYMOUS, DEFAULT_LIMITS).send_many(results)
+    await WebSocketChannel(Socket(), ANONYMOUS, LIMITS).send_many(results)
     assert kept == [2, 1, 0]

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from trio_mcp.runtime.loop_turn import MANY_PIECES
 from trio_mcp_transports.httpx import read_body
+
+MANY_PIECES = 10_000
 
 
 class Pieces(httpx2.AsyncByteStream):

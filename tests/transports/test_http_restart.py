@@ -17,7 +17,6 @@ from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, SERVER_BUSY
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.runtime.memory_budget import process_budget
 from trio_mcp.session import KeyRing, ServiceOptions
 from trio_mcp.stores import Put, Record, Remove, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents
@@ -453,8 +452,8 @@ async def test_a_session_that_cannot_be_restored_takes_no_memory_and_may_be_aske
     async with shop.opened() as first:
         call, question = await first.asked("order")
     async with shop.process() as second:
-        entries, memory = second.store.entries, process_budget()
         (service,) = shop.newest.services
+        entries, memory = second.store.entries, service.options.memory
         before, subscribers = memory.drawn, len(service.subscriptions._subscribers)  # noqa: SLF001  nothing else tells
 
         async def fail(kind: str, *args: Any) -> Sequence[bytes]:

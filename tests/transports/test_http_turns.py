@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 from asgi_peer import AsgiPeer, initialize, modern_request, served
-from expensive_reads import AT_ONCE, EXPENSIVE_READS, ORDER, READS, ExpensiveReads, expensive_uri
+from expensive_reads import EXPENSIVE_READS, ORDER, READS, ExpensiveReads, at_once, expensive_uri
 
 from trio_mcp_transports.http import McpApp, asgi_app
 
@@ -27,7 +27,7 @@ async def test_others_have_a_turn_between_expensive_messages_of_a_batch() -> Non
             reply = await peer.post(EXPENSIVE_READS, headers)
     assert {answer["id"] for answer in reply.last} == set(range(1, READS + 1))
     assert reads.compared == ORDER
-    assert reads.most_at_once <= AT_ONCE
+    assert reads.most_at_once <= at_once()
 
 
 async def test_others_have_a_turn_between_the_messages_of_a_batch_that_is_posted_to_a_stream() -> None:
@@ -41,7 +41,7 @@ async def test_others_have_a_turn_between_the_messages_of_a_batch_that_is_posted
             await stream.until(f'"id":{READS},')
         stream.gone.set()
     assert reads.compared == ORDER
-    assert reads.most_at_once <= AT_ONCE
+    assert reads.most_at_once <= at_once()
 
 
 async def test_a_session_that_ends_in_the_middle_of_a_batch_answers_it_with_404_and_holds_nothing() -> None:
@@ -81,4 +81,4 @@ async def test_others_have_a_turn_between_requests_that_many_connections_send_to
             statuses = [(await reply.end()).status for reply in replies]
     assert statuses == [200] * READS
     assert sorted(reads.compared) == ORDER
-    assert reads.most_at_once <= AT_ONCE
+    assert reads.most_at_once <= at_once()

@@ -13,7 +13,6 @@ from peer import arrived, is_malformed, json_of, message_of
 from wire_terms import SERVER_BUSY
 
 from trio_mcp.session import Envelope, MemoryBudget
-from trio_mcp.session.envelope import CONNECTION_SIZE
 from trio_mcp.types import RequestId
 from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.stdio import LineChannel
@@ -113,7 +112,7 @@ async def test_a_line_for_which_the_memory_budget_has_no_room_is_rejected_and_th
 
 
 def test_what_an_http_connection_draws_covers_the_head_of_a_request() -> None:
-    assert guarded_config().h11_max_incomplete_size < CONNECTION_SIZE
+    assert guarded_config().h11_max_incomplete_size < 32 * 1024
 
 
 # Receiving

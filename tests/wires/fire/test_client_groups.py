@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from serving import IMPORTS, HttpProcess, http_process
 from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import ClientGroup, GroupServer, ServerState, ServerStatus
-from trio_mcp.base.backoff import Backoff
 from trio_mcp.compose import connection
 from trio_mcp.compose.servers import Target
 from trio_mcp.errors import ServerUnavailable
@@ -24,7 +24,7 @@ from trio_mcp.errors import ServerUnavailable
 @pytest.fixture
 def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let attempts follow each other quickly: how long they are apart is tested in virtual time."""
-    monkeypatch.setattr(connection, "BACKOFF", Backoff(first=0.05, longest=0.2))
+    monkeypatch.setattr(connection, "BACKOFF", replace(connection.BACKOFF, first=0.05, longest=0.2))
 
 
 class Seen:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from model_api import anthropic_answer, anthropic_events, openai_answer, openai_events
 
-from trio_mcp.base.backoff import Backoff
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider
+from trio_mcp.providers.api import RETRY_BACKOFF
 from trio_mcp.types import (
     CreateMessageRequestParams,
     SamplingMessage,
@@ -20,7 +20,7 @@ from trio_mcp.types import (
 )
 
 KEY = "sk-very-secret-0123456789"
-AT_ONCE = Backoff(first=0)
+AT_ONCE = replace(RETRY_BACKOFF, first=0)
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,21 @@ from typing import Any
 
 import pytest
 import trio
-from expensive_reads import AT_ONCE, EXPENSIVE_READS, ORDER, READS, ExpensiveReads, expensive_read, expensive_uri
+from expensive_reads import EXPENSIVE_READS, ORDER, READS, ExpensiveReads, at_once, expensive_read, expensive_uri
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn_peer import GET, Exchanges, Steps, answer, echo, frame, get, running, serving, upgrade
 from hypothesis import example, given, strategies as st
-from peer import encoded
+from peer import LIMITS, encoded
 from stage import Stage
 from websocket_peer import CLOSE, PING, PONG, TEXT, RawPeer, raw, served
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Message, Ping, TextMessage
 from wsproto.frame_protocol import Frame, FrameDecoder, Opcode, ParseFailed
 
-from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
-from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session import ANONYMOUS, MemoryBudget
-from trio_mcp.session.channel import read_all
+from trio_mcp.session.channel import TURN, read_all
 from trio_mcp_transports.asgi.requests import Request
 from trio_mcp_transports.asgi.responses import Binary, MessageSocket, Response, Upgrade
 from trio_mcp_transports.http import asgi_app
@@ -360,7 +358,7 @@ async def test_others_have_a_turn_while_frames_are_read(each: bytes) -> None:
 async def test_others_have_a_turn_while_messages_are_passed_to_the_session(each: bytes) -> None:
     count, taken = 7 * TURN // 512, list[object]()
     stream = accepted(each * count)
-    channel = WebSocketChannel(stream, ANONYMOUS, JsonLimits())
+    channel = WebSocketChannel(stream, ANONYMOUS, LIMITS)
 
     async def read() -> None:
         await read_all(channel, taken.append, Outbox())
@@ -377,7 +375,7 @@ async def test_others_have_a_turn_between_small_messages_whose_uris_are_expensiv
             await peer.client.send(b"".join(frame(TEXT, encoded(read)) for read in EXPENSIVE_READS))
             assert {(await peer.receive())["id"] for _ in EXPENSIVE_READS} == set(range(1, READS + 1))
     assert reads.compared == ORDER
-    assert reads.most_at_once <= AT_ONCE
+    assert reads.most_at_once <= at_once()
 
 
 async def test_others_have_a_turn_between_expensive_messages_of_a_batch() -> None:
@@ -392,7 +390,7 @@ async def test_others_have_a_turn_between_expensive_messages_of_a_batch() -> Non
             await peer.client.send(frame(TEXT, encoded(*messages, batch=True)))
             assert set(await peer.answers()) == set(range(1, READS + 1))
     assert reads.compared == ORDER
-    assert reads.most_at_once <= TURN // 1_800 + 1
+    assert reads.most_at_once <= at_once(900)
 
 
 # fragments
