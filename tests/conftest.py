@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,9 @@ def spec_dir() -> Path:
 def mode(request: pytest.FixtureRequest) -> str:
     """The era that a client speaks: a test that takes it runs in both."""
     return str(request.param)
+
+
+@pytest.fixture
+def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the product think that it runs on Windows."""
+    monkeypatch.setattr(sys, "platform", "win32")

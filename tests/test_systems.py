@@ -5,7 +5,6 @@ Nothing of this ran on Windows: `make platforms` checks the types for it, and th
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -14,21 +13,12 @@ from pathlib import Path
 import pytest
 import trio
 from serving import served
-from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Server
 from trio_mcp.auth import AuthorizationError, TokenFiles
-from trio_mcp.base.service_notices import notify
-from trio_mcp.cli.command import CommandError
-from trio_mcp.cli.terminal.prompting import ControllingTerminal
-from trio_mcp.cli.worker_folder import worker_folder
-from trio_mcp.cli.workers import check_many
 from trio_mcp.errors import AuthorizationErrorKind, ConfigurationError
-from trio_mcp.stores.nodes import Nodes, has_reached_limit
-from trio_mcp.stores.postgres_connection import is_readable
-from trio_mcp.stores.sqlite_notices import Notices
-from trio_mcp_transports.hypercorn.serve import serve_asgi
-from trio_mcp_transports.stdio import client, server as stdio_server
+from trio_mcp.session import find_transport
+from trio_mcp_transports.http import serve_http
 
 SECONDS = 120
 
@@ -77,21 +67,16 @@ trio.run(main)
 """
 
 
-@pytest.fixture
-def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-
-
 async def serve_over_stdio() -> None:
-    await stdio_server.serve(Server("shop"))
+    await find_transport("stdio").serve(Server("shop"))
 
 
 async def serve_over_http() -> None:
-    await serve_asgi(lambda _scope, _receive, _send: wait_all_tasks_blocked(), port=0)
+    await serve_http(Server("shop"), port=0)
 
 
 async def start_a_command() -> None:
-    async with client.connect([sys.executable, "--version"]):
+    async with find_transport("stdio").connect([sys.executable, "--version"]):
         pytest.fail("it was started")
 
 
@@ -100,15 +85,6 @@ async def start_a_command() -> None:
 async def test_a_transport_that_needs_posix_is_refused_on_windows(start: Callable[[], Awaitable[None]]) -> None:
     with pytest.raises(ConfigurationError, match="WSL"):
         await start()
-
-
-@pytest.mark.usefixtures("on_windows")
-def test_a_durable_store_is_refused_on_windows(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="WSL"):
-        Nodes(tmp_path).join("here")
-    with pytest.raises(OSError, match="WSL"):
-        Notices(tmp_path)
-    assert not has_reached_limit(tmp_path)
 
 
 @pytest.mark.usefixtures("on_windows")
@@ -121,42 +97,6 @@ async def test_logins_in_files_are_refused_on_windows_and_the_error_names_what_t
             pytest.fail("it was locked")
     assert read.value.kind is locked.value.kind is AuthorizationErrorKind.STORE
     assert not files.has("https://mcp.example/mcp")
-
-
-@pytest.mark.usefixtures("on_windows")
-def test_commands_with_several_processes_are_refused_on_windows() -> None:
-    with pytest.raises(CommandError, match="--workers"):
-        check_many(2)
-    with pytest.raises(CommandError, match="WSL"), worker_folder():
-        pytest.fail("it was made")
-
-
-@pytest.mark.usefixtures("on_windows")
-def test_there_is_no_controlling_terminal_on_windows() -> None:
-    with pytest.raises(OSError, match="Windows"):
-        ControllingTerminal()
-
-
-@pytest.mark.parametrize("system", ["linux", "win32"])
-def test_what_has_come_on_a_connection_is_noticed_on_each_system(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", system)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        assert not is_readable(ours)  # type: ignore[arg-type]
-        theirs.send(b"x")
-        assert is_readable(ours)  # type: ignore[arg-type]
-
-
-def test_the_parent_is_notified_where_sockets_have_no_flag_for_child_processes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """As on macOS, where the workers of `trio-mcp serve --workers` say in this way that they are ready."""
-    monkeypatch.delattr(socket, "SOCK_CLOEXEC")
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notices"))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as parent:
-        parent.bind(str(tmp_path / "notices"))
-        assert notify("READY=1")
-        assert parent.recv(64) == b"READY=1"
 
 
 def test_every_module_loads_and_a_server_answers_in_memory_without_what_windows_lacks() -> None:

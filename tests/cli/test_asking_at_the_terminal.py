@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from trio_mcp import Titled
-from trio_mcp.cli.terminal.prompting import Prompting, Terminal
+from trio_mcp.cli.terminal.prompting import ControllingTerminal, Prompting, Terminal
 from trio_mcp.server.elicit.forms import form_of
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
@@ -96,3 +96,9 @@ async def test_one_field_of_a_form_keeps_its_name_and_several_fields_have_no_num
     result, shown = await asked(Trip, "2", "aisle", "fish")
     assert result.content == {"seat": "aisle", "meal": "fish"}
     assert "seat (window, aisle)" in shown
+
+
+@pytest.mark.usefixtures("on_windows")
+def test_there_is_no_controlling_terminal_on_windows() -> None:
+    with pytest.raises(OSError, match="Windows"):
+        ControllingTerminal()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from trio_mcp.cli.command import CommandError
+from trio_mcp.cli.workers import check_many
 
 if sys.platform == "win32":
     pytest.skip("there are no workers on Windows", allow_module_level=True)
@@ -108,3 +109,11 @@ def test_a_folder_that_another_start_has_removed_before_it_was_locked_is_made_ag
     with worker_folder() as folder:
         assert removed != [folder]
         assert folder.exists()
+
+
+@pytest.mark.usefixtures("on_windows")
+def test_commands_with_several_processes_are_refused_on_windows() -> None:
+    with pytest.raises(CommandError, match="--workers"):
+        check_many(2)
+    with pytest.raises(CommandError, match="WSL"), worker_folder():
+        pytest.fail("it was made")

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.stores.nodes import Nodes
+from trio_mcp.stores.nodes import Nodes, has_reached_limit
+from trio_mcp.stores.sqlite_notices import Notices
 
 ASKING = 4
 
@@ -194,3 +195,12 @@ def test_a_killed_process_is_dead_although_a_child_that_it_forked_lives(nodes: N
             assert not nodes.is_alive("parent")
         finally:
             os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("on_windows")
+def test_a_durable_store_is_refused_on_windows(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="WSL"):
+        Nodes(tmp_path).join("here")
+    with pytest.raises(OSError, match="WSL"):
+        Notices(tmp_path)
+    assert not has_reached_limit(tmp_path)

@@ -18,7 +18,6 @@ import trio
 from serving import IMPORTS, SOON, START, Child, child, free_port, served
 
 from trio_mcp import Client, Server
-from trio_mcp.base.service_notices import notify
 from trio_mcp.errors import ConfigurationError
 from trio_mcp_transports.http import serve_http
 from trio_mcp_transports.systemd import activated_sockets, watchdog_seconds
@@ -148,20 +147,10 @@ async def test_a_connection_in_place_of_a_listening_socket_is_an_error() -> None
     assert "Accept=no" in line
 
 
-def test_news_reach_a_socket_in_the_abstract_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = f"trio-mcp-test-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.bind("\0" + name)
-        monkeypatch.setenv("NOTIFY_SOCKET", "@" + name)
-        assert notify("READY=1")
-        assert sock.recv(100) == b"READY=1"
-
-
 @pytest.mark.parametrize("address", ["", "relative", "/nowhere/socket"])
 async def test_a_server_is_served_also_if_systemd_cannot_be_notified(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", address)
-    assert not notify("READY=1")
     async with served(Server("shop")) as url:
         assert url.startswith("http://")
