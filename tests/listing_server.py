@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import trio
+from peer import Json, json_of, message_of
+from wire_terms import METHOD_NOT_FOUND
 
-from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.jsonrpc import Encoded, Notification, Request, Response, decoded, error_response
-from trio_mcp.protocol.strict_json import dumps
 from trio_mcp.session import Envelope
 from trio_mcp.types import JsonObject
 
@@ -56,22 +55,22 @@ class ListingServer:
 
     async def notify(self, method: str, to: Sequence[Connection] | None = None, **params: Any) -> None:
         for channel in self.channels if to is None else to:
-            await channel.send(Envelope(Notification(method, params)))
+            await channel.send(Envelope(message_of({"method": method, "params": params})))
 
     async def serve_channel(self, channel: Connection) -> None:
         self.channels.append(channel)
         try:
             async for envelope in channel:
-                if isinstance(envelope.message, Request):
-                    await channel.send(Envelope(await self._answer(envelope.message), about=envelope.message.id))
+                request = json_of(envelope.message)
+                if "method" in request and "id" in request:
+                    answer = {"id": request["id"], **await self._answer(request["method"], request.get("params", {}))}
+                    await channel.send(Envelope(message_of(answer), about=request["id"]))
         finally:
             self.channels.remove(channel)
 
-    async def _answer(self, request: Request) -> Any:
-        result = await self._result(request.method, decoded(request.params))
-        if result is None:
-            return error_response(RemoteProtocolError("unknown", code=-32601, request_id=request.id))
-        return Response(request.id, Encoded(dumps(result)))
+    async def _answer(self, method: str, params: Json) -> Json:
+        result = await self._result(method, params)
+        return {"error": {"code": METHOD_NOT_FOUND, "message": "unknown"}} if result is None else {"result": result}
 
     async def _result(self, method: str, params: Any) -> JsonObject | None:
         if method == "initialize":

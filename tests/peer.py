@@ -176,7 +176,7 @@ class ChannelPeer(Peer):
 
     async def send_batch(self, *messages: Json) -> None:
         """Send several messages in one array."""
-        await self._send(Answers(tuple(map(message_of, messages))))
+        await self._send(answers_of(*messages))
 
     async def close(self) -> None:
         await self.channel.aclose()
@@ -198,6 +198,11 @@ def arrived(data: bytes, sender: Sender = ANONYMOUS) -> Envelope[Received]:
 def message_of(message: Json) -> Any:
     """Return a message as channels take and give it."""
     return parse(encoded(message))
+
+
+def answers_of(*messages: Json) -> Answers:
+    """Return an array of messages, as channels take it."""
+    return Answers(tuple(map(message_of, messages)))
 
 
 def data_of(message: Sent) -> bytes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import trio
 
+from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.testing import MockClient
 from trio_mcp.types import (
     CreateMessageRequestParams,
@@ -20,6 +21,7 @@ from trio_mcp.types import (
     ToolResultContent,
     ToolUseContent,
 )
+
 
 Said: TypeAlias = str | SamplingContentBlock | list[SamplingContentBlock] | CreateMessageResult | Exception
 """What a model answers, or raises."""
@@ -94,3 +96,8 @@ def requests_of(client: MockClient) -> list[CreateMessageRequestParams]:
     """Return what the model of a client was asked."""
     found = [question.params for question in client.questions]
     return [params for params in found if isinstance(params, CreateMessageRequestParams)]
+
+
+def check_conversation(messages: Sequence[SamplingMessage]) -> None:
+    """Check that every tool use has its result, where it has to be."""
+    assert conversation_problem(messages) is None

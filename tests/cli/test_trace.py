@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from naming import unnamed
+from peer import answers_of, arrived
 
 from trio_mcp.cli.terminal.trace import summary
-from trio_mcp.protocol.jsonrpc import Answers, ErrorDetail, ErrorResponse, Response, parse
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,11 @@ from trio_mcp.protocol.jsonrpc import Answers, ErrorDetail, ErrorResponse, Respo
     ids=["batch", "empty", "number"],
 )
 def test_what_came_is_shown_as_what_it_is(data: bytes, shown: list[str]) -> None:
-    line = summary(parse(data))
+    line = summary(arrived(data).message)
     assert all(part in line for part in shown)
 
 
 def test_the_answers_to_a_batch_are_shown_one_by_one() -> None:
-    line = summary(Answers((Response("a", {}), ErrorResponse(2, ErrorDetail(-32601, "no such method")))))
+    error = {"code": -32601, "message": "no such method"}
+    line = summary(answers_of({"id": "a", "result": {}}, {"id": 2, "error": error}))
     assert unnamed(line, "a", "2", "-32601 no such method") == []

@@ -11,7 +11,7 @@ import pytest
 import trio
 from naming import naming, unnamed
 from scripted import as_legacy, as_modern, conversation
-from scripted_model import ScriptedModel, StreamingModel, answer, results_in, use
+from scripted_model import ScriptedModel, StreamingModel, answer, check_conversation, results_in, use
 
 from trio_mcp import Client, Context, Server, run_agent
 from trio_mcp.compose import AgentCall, agent_tools
@@ -25,7 +25,6 @@ from trio_mcp.errors import (
     RemoteProtocolError,
     RequestTimeout,
 )
-from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.session import TokenUsage
 from trio_mcp.types import (
     CreateMessageRequestParams,
@@ -102,7 +101,7 @@ async def test_the_model_gets_the_tools_of_all_servers_and_the_results_of_its_ca
     assert texts(results_in(model.asked[1].messages)) == ["3", "rain in Lisbon"]
     assert (result.text, result.iterations, result.stop_reason) == ("3, and it rains", 2, "endTurn")
     assert (result.model, result.usage) == ("scripted", TokenUsage(20, None))
-    assert conversation_problem(result.messages) is None
+    check_conversation(result.messages)
 
 
 async def test_an_answer_of_a_provider_that_ignores_its_cancel_is_dropped(mode: str) -> None:
@@ -226,7 +225,7 @@ async def test_each_message_is_passed_on_when_it_is_part_of_a_whole_conversation
         with pytest.raises(ProviderError):
             await run_agent(model, "1 + 2?", clients, on_message=appended.append)
     assert [message.role for message in appended] == ["assistant", "user"]
-    assert conversation_problem(appended) is None
+    check_conversation(appended)
 
 
 # consent

@@ -14,9 +14,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from openai.types.chat.chat_completion import Choice
 from pages import Names, run
 from programs import Programs, programs
+from scripted_model import check_conversation
 
 from trio_mcp import Client, ClientGroup, Context
-from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.testing import tool_use
 from trio_mcp.types import ToolResultContent
@@ -62,7 +62,7 @@ async def test_a_call_that_is_not_allowed_is_an_error_result(page: Names, client
 async def test_a_talk_is_one_conversation(page: Names, clients: list[Client]) -> None:
     messages = await page["talk"](ScriptedProvider(["Hello", "Emma"]), ["Hi", "A book?"], clients[0])
     assert [message.role for message in messages] == ["user", "assistant"] * 2
-    assert conversation_problem(messages) is None
+    check_conversation(messages)
 
 
 async def test_the_text_is_shown(page: Names, clients: list[Client], capsys: pytest.CaptureFixture[str]) -> None:

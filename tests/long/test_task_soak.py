@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from peer import arrived, encoded, json_of
 from wire_terms import NEWEST_LEGACY
 
 from trio_mcp import Server, ServiceOptions, TaskOptions
-from trio_mcp.protocol.jsonrpc import dump, parse
-from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, KeyRing, ServerSession, Service
+from trio_mcp.session import KeyRing, ServerSession, Service
 
 TASKS, FIRST, AT_ONCE = 100_000, 2_000, 8
 TTL = 1.0
@@ -30,19 +28,18 @@ class ForgetfulClient:
 
     def __init__(self, service: Service) -> None:
         self._session = ServerSession(service)
-        self._outbox: Outbox[Envelope] = Outbox(limit=1_000)
+        self._outbox = service.open_outbox()
         self._session.attach(self._outbox)
         self._numbers = count(1)
 
     async def ask(self, method: str, params: Any, times: int = 1) -> list[Any]:
         """Send a request `times` times at once; return the results."""
         for _ in range(times):
-            message = {"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": params}
-            data = json.dumps(message).encode()
-            self._session.receive(Envelope(parse(data), len(data)), self._outbox)
+            message = {"id": next(self._numbers), "method": method, "params": params}
+            self._session.receive(arrived(encoded(message)), self._outbox)
         results: list[Any] = []
         while len(results) < times:
-            messages = [json.loads(dump(envelope.message)) for envelope in await self._outbox.take()]
+            messages = [json_of(envelope.message) for envelope in await self._outbox.take()]
             results += [message["result"] for message in messages if "method" not in message]
         return results
 

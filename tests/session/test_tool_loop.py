@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 import trio
+from scripted_model import check_conversation
 
 from trio_mcp.errors import LimitExceeded, RemoteProtocolError
-from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.session.token_usage import TokenUsage, ToolLoop, call_result, error_result, text_of
 from trio_mcp.types import (
     CallToolResult,
@@ -109,7 +109,7 @@ async def test_the_results_of_all_calls_go_back_in_one_message_in_the_order_of_t
     await loop.run()
     assert shape(model.asked[1].messages) == ["What is the weather?", "let me see use:b use:a", "result:b result:a"]
     assert model.asked[1].tools == TOOLS
-    assert conversation_problem(loop.messages) is None
+    check_conversation(loop.messages)
 
 
 async def test_calls_are_run_whatever_the_stop_reason_says() -> None:
@@ -131,7 +131,7 @@ async def test_a_call_in_the_last_answer_is_not_run_and_leaves_a_conversation_th
     loop = ToolLoop(question(), Model([answer(use("a"), text("rain"))]), run_none, max_iterations=1)
     assert text_of(await loop.run()) == "rain"
     assert shape(loop.messages) == ["What is the weather?", "use:a rain", "error:a"]
-    assert conversation_problem(loop.messages) is None
+    check_conversation(loop.messages)
 
 
 async def test_a_required_choice_is_for_the_first_request_only() -> None:
@@ -181,7 +181,7 @@ async def test_a_cancel_leaves_no_call_without_a_result() -> None:
     with trio.CancelScope() as scope:
         await loop.run()
     assert scope.cancelled_caught
-    assert conversation_problem(loop.messages) is None
+    check_conversation(loop.messages)
 
 
 @pytest.mark.parametrize(
