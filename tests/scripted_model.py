@@ -22,7 +22,6 @@ from trio_mcp.types import (
     ToolUseContent,
 )
 
-
 Said: TypeAlias = str | SamplingContentBlock | list[SamplingContentBlock] | CreateMessageResult | Exception
 """What a model answers, or raises."""
 

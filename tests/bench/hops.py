@@ -49,10 +49,9 @@ from peers import (
 from trio_websocket import open_websocket_url
 
 from trio_mcp import Client, accept
-from trio_mcp.base.named_tuples import FEW
 from trio_mcp.protocol import jsonrpc
+from trio_mcp.session import find_transport
 from trio_mcp.types import TextContent
-from trio_mcp_transports.entry_points import http, websocket
 from trio_mcp_transports.stdio.channel import LineChannel, Pipe
 
 Conversation = Callable[[Recorder | None], Awaitable[None]]
@@ -62,7 +61,7 @@ PARSE = jsonrpc.parse.__code__
 CALL_TOOL = inspect.unwrap(Client.call_tool).__code__
 TWO = accept(value=2)
 BOUND = 20
-WARM_UPS = [None] * FEW
+WARM_UPS = [None] * 10
 """Requests before the one that is recorded."""
 SILENCE = 0.1
 """Seconds without anything to do after which nothing is taken to follow."""
@@ -94,7 +93,9 @@ async def post(connection: Http, message: Json) -> Json:
 
 async def modern_over_http(recorder: Recorder | None) -> None:
     async with trio.open_nursery() as nursery:
-        (url,) = await nursery.start(partial(http.serve, server, port=0, announce=False, signals=False))
+        (url,) = await nursery.start(
+            partial(find_transport("http").serve, server, port=0, announce=False, signals=False)
+        )
         connection = await Http.connect(int(url.rpartition(":")[2].partition("/")[0]))
         for each in (*WARM_UPS, recorder):
             await trio.sleep(SILENCE)
@@ -153,7 +154,9 @@ async def hold_and_cancel(peer: Stdio, recorder: Recorder | None, number: int) -
 
 async def modern_over_websocket(recorder: Recorder | None) -> None:
     async with trio.open_nursery() as nursery:
-        (url,) = await nursery.start(partial(websocket.serve, server, port=0, announce=False, signals=False))
+        (url,) = await nursery.start(
+            partial(find_transport("websocket").serve, server, port=0, announce=False, signals=False)
+        )
         async with open_websocket_url(url, subprotocols=["mcp"]) as connection, reading(WebSocket(connection)) as peer:
             for each in (*WARM_UPS, recorder):
                 await trio.sleep(SILENCE)

@@ -8,12 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from peer import Json
+from seeds import METHODS
 from spec_schemas import VERSIONS
 from wire_terms import CLIENT_CAPABILITIES, LOG_LEVEL, MODERN, PROTOCOL_VERSION, SUBSCRIPTION_ID
-
-from trio_mcp.protocol.revisions import REVISIONS
-
-METHODS = sorted({name for revision in REVISIONS.values() for name in (*revision.requests, *revision.notifications)})
 
 
 class Mutation(NamedTuple):

@@ -18,6 +18,7 @@ from wire_terms import LOG_LEVEL, MODERN, NEWEST_LEGACY, SUBSCRIPTION_ID
 from trio_mcp.protocol.codec import codec_for
 from trio_mcp.protocol.revisions import REVISIONS
 
+METHODS = sorted({name for revision in REVISIONS.values() for name in (*revision.requests, *revision.notifications)})
 LEGACY_VERSIONS = tuple(version for version in VERSIONS if version != MODERN)
 
 ACCEPTED: Json = {"action": "accept", "content": {"value": 7, "name": "a"}}
@@ -120,10 +121,11 @@ def to_a_client() -> tuple[Json, ...]:
 
 @cache
 def results(version: str, method: str) -> tuple[Json, ...]:
-    """The right results of a request."""
-    kind = REVISIONS[version].requests[method].result
-    codec = codec_for(version)
-    found = [json.loads(codec.encode_result(method, each).raw) for each in RESULTS if type(each) is kind]
+    """The right results of a request; none if the revision has no such request."""
+    known, codec = REVISIONS[version].requests.get(method), codec_for(version)
+    if known is None:
+        return ()
+    found = [json.loads(codec.encode_result(method, each).raw) for each in RESULTS if type(each) is known.result]
     if version == MODERN and method == "tools/call":
         for question in questions():
             asked = {"k": {"method": question["method"], "params": question["params"]}}

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context as ContextVariables
+from typing import Any
 
 import pytest
 import trio
@@ -13,7 +14,6 @@ from scenarios import effects
 
 from trio_mcp import Context, Server
 from trio_mcp.bridge import Host
-from trio_mcp.bridge.hosts import OpenCall
 
 on_asyncio = Server("asyncio", version="1", asyncio=True)
 
@@ -23,7 +23,7 @@ class SteppedLoop(Host):
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.calls = set[OpenCall]()
+        self.calls = set[Any]()
         self._token = trio.lowlevel.current_trio_token()
         self._is_stepped = False
 

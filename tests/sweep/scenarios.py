@@ -12,8 +12,8 @@ from peer import ChannelClient
 from trio_mcp import Context, PeerError, Server
 from trio_mcp.client import Client
 from trio_mcp.errors import BranchLimit
+from trio_mcp.session import MessageChannel
 from trio_mcp.testing import Effects
-from trio_mcp.testing.interruptions.wire import WireEnd
 
 Json = dict[str, Any]
 Scenario = Callable[[Client], Awaitable[object]]
@@ -361,7 +361,7 @@ async def refused(client: Client) -> None:
 
 
 @asynccontextmanager
-async def raw_client(end: WireEnd) -> AsyncIterator[ChannelClient]:
+async def raw_client(end: MessageChannel) -> AsyncIterator[ChannelClient]:
     """A client that writes JSON, in the revision that has batches."""
     async with end:
         raw = ChannelClient(end)
