@@ -23,7 +23,7 @@ LITTLE = 4096
 """Bytes that a socket takes for one who does not read."""
 QUIET = 1.0
 """Seconds without a byte that moves: then the server takes no more."""
-LIMIT = 60.0
+LIMIT = 120.0
 
 BODY = 4 * 1024 * 1024
 VALUES = 90_000

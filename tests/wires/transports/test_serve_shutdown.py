@@ -110,6 +110,17 @@ async def test_the_first_request_of_a_connection_that_was_accepted_before_the_si
         assert await new.rest() == b""
 
 
+async def test_a_first_request_that_comes_soon_after_the_drain_has_begun_is_answered() -> None:
+    async with child(drain_takes=60) as server, server.client() as new:
+        # Accepted after the other one.
+        assert await server.ask(get("/ok")) == (200, b"ok")
+        await server.said("/ok")
+        server.kill()
+        await server.said("on_drain")
+        assert await new.ask(get("/ok")) == (200, b"ok")
+        await server.said("/ok")
+
+
 async def test_the_app_drains_after_the_body_that_was_on_its_way_at_the_signal_has_come() -> None:
     async with child() as server, server.client() as client:
         await client.send(get("/echo").replace(b"\r\n\r\n", b"\r\ncontent-length: 4\r\n\r\n"))

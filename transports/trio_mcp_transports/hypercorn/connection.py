@@ -18,7 +18,7 @@ from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Account
 
 from .config import COPIES, limits_of
-from .connections import SENDING_SECONDS, ConnectionFacts
+from .connections import LATE_SECONDS, ConnectionFacts
 from .http1 import Http1
 from .response import LAST_SEND, Stream, Writer, socket_of
 
@@ -88,7 +88,7 @@ class Connection:
         """Read the connection to its end. The stream is closed then, unless something is raised."""
         # It was accepted as the last one before the end: its first request is on its way.
         is_late = self._facts.context.terminated.is_set()
-        self._end_reading_at(trio.current_time() + (SENDING_SECONDS if is_late else self._limits.header_timeout))
+        self._end_reading_at(trio.current_time() + (LATE_SECONDS if is_late else self._limits.header_timeout))
         is_over, http = False, self._http
         data: bytes | bytearray | None = None
         try:
@@ -124,7 +124,7 @@ class Connection:
     def end_if_idle(self) -> None:
         """See `OpenConnection`."""
         if self._idle:
-            self._end_reading_at(trio.current_time() + (SENDING_SECONDS if self.is_sending else 0))
+            self._end_reading_at(trio.current_time() + (LATE_SECONDS if self.is_sending else 0))
 
     def limit_last_write(self) -> None:
         """See `OpenConnection`."""
@@ -167,7 +167,7 @@ class Connection:
             self._due = inf
             if self._idle and not self._in_head and (has_received or is_readable(socket_of(self._stream))):
                 # The next request has come in the same moment.
-                self._due = trio.current_time() + SENDING_SECONDS
+                self._due = trio.current_time() + LATE_SECONDS
             elif not self._http.break_silence():
                 return False
         self._reading = trio.CancelScope(deadline=self._due)

@@ -69,7 +69,9 @@ REFUSE_SECONDS: Final = 0.25
 # Refusals being written at once; beyond that a connection is closed without a word.
 MAX_REFUSING: Final = 16
 SENDING_SECONDS: Final = 0.5
-"""For how long a server that ends waits for requests that are on their way."""
+"""For how long a server that ends lets the application go on for requests that are on their way."""
+LATE_SECONDS: Final = 2.0
+"""For how long it still reads them, and answers 503: long enough for a distant or busy client that has just connected."""
 SENDING_LOOK_SECONDS: Final = 0.01
 # Descriptors left for listeners, refusals and the app itself.
 RESERVED_FILES: Final = 48
@@ -90,7 +92,7 @@ class OpenConnection(Protocol):
         ...
 
     def end_if_idle(self) -> None:
-        """Close it if no request is in progress: at once, or after `SENDING_SECONDS` if one is on its way."""
+        """Close it if no request is in progress: at once, or after `LATE_SECONDS` if one is on its way."""
 
     def limit_last_write(self) -> None:
         """Let no write take longer than a second from now on."""
