@@ -272,6 +272,21 @@ async def test_the_bytes_that_wait_until_the_server_is_reached_are_limited() -> 
         assert (await proxy.host.receive())["error"]["code"] == -32000
 
 
+async def test_the_bytes_that_a_server_sends_before_the_handshake_are_limited() -> None:
+    async with relayed() as proxy:
+        large = {**NOTE, "params": {"a": LARGE[: len(LARGE) // 4]}}
+        for _ in range(8):
+            await proxy.server.send(large)
+        await proxy.host.send(initialize({}))
+        got = await proxy.server.receive()
+        for _ in range(8):
+            await proxy.server.send(large)
+        await proxy.server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
+        assert (await proxy.host.receive())["id"] == "open"
+        await proxy.server.send(NOTE)
+        assert [await proxy.host.receive() for _ in range(4)] == [*[large] * 3, NOTE]
+
+
 async def test_a_host_that_reads_nothing_stops_the_reading_of_its_server() -> None:
     sent = 0
 

@@ -63,7 +63,7 @@ from .bindings import TASK_LIST, Bindings, no_task_list
 from .offers import NOTHING, STRAY_SECONDS, Host, host_of
 from .rounds import ASKING, INTERIM, MAX_ROUNDS, Round, as_object, read_round, retried
 from .session_memory import SessionMemory
-from .streams import MAX_UNREAD, HostStream, RepeatedArguments, notification
+from .streams import MAX_UNREAD, MAX_UNREAD_BYTES, HostStream, RepeatedArguments, notification
 
 SentRequest: TypeAlias = ForwardedRequest | UnreadRequest
 
@@ -108,6 +108,7 @@ class Forwarding:
         self._opened = trio.Event()
         self._early: list[Callable[[], None]] = []
         """What the server has sent before its host could be answered that the session is open."""
+        self._early_bytes = 0
         self._handshake: tuple[JsonObject, JsonObject] | None = None
         """The params of `initialize`, and its result; None for a modern server."""
         self._is_private = False
@@ -330,11 +331,13 @@ class Forwarding:
 
     def take(self, method: str, params: UnknownParams) -> None:
         """Pass on a notification that names no request by its id."""
-        if self._session is None:
-            if len(self._early) < MAX_UNREAD:
-                self._early.append(partial(self.take, method, params))
-            return
         members = params.wire()
+        if self._session is None:
+            size = len(dumps(members)) if len(self._early) < MAX_UNREAD else MAX_UNREAD_BYTES
+            if self._early_bytes + size < MAX_UNREAD_BYTES:
+                self._early.append(partial(self.take, method, params))
+                self._early_bytes += size
+            return
         if method == PROGRESS and not self._shared:
             token = members.get(PROGRESS_TOKEN)
             found = self._tokens.get(token) if is_request_id(token) else None

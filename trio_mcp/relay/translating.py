@@ -30,6 +30,7 @@ from .server_client import ServerClient
 
 MAX_EARLY: Final = 100
 """Messages of a server that are kept until its host has sent something."""
+MAX_EARLY_BYTES: Final = 1024 * 1024
 EXIT_NEWS: Final = 1.0
 """Seconds in which the system tells how a server's process has ended, for the error."""
 
@@ -120,6 +121,7 @@ class WatchedChannel(MessageChannel):
         self._reader = reader
         self._early: list[Envelope[Received]] = []
         """What the server has sent before its first request."""
+        self._early_bytes = 0
         self.has_session = False
         """A session is open that ends with the connection."""
         self.lost = trio.Event()
@@ -139,8 +141,9 @@ class WatchedChannel(MessageChannel):
                 for envelope in await self._received():
                     if isinstance(envelope.message, Request):
                         await self.send(Envelope(too_early(envelope.message)))
-                    elif len(self._early) < MAX_EARLY:
+                    elif len(self._early) < MAX_EARLY and self._early_bytes + envelope.size <= MAX_EARLY_BYTES:
                         self._early.append(envelope)
+                        self._early_bytes += envelope.size
         except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
             scope.cancel()
 
@@ -154,7 +157,7 @@ class WatchedChannel(MessageChannel):
         raise NotImplementedError("a session uses receive_many")
 
     async def receive_many(self) -> Iterable[Envelope[Received]]:
-        early, self._early = self._early, []
+        early, self._early, self._early_bytes = self._early, [], 0
         if early:
             await trio.lowlevel.checkpoint()
             return early
