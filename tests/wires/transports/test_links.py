@@ -395,6 +395,16 @@ async def test_an_owner_that_finishes_names_the_last_request_that_it_has_read_an
         assert here.served == 1
 
 
+@pytest.mark.parametrize(("begins", "served"), [(True, 1), (False, 2)])
+async def test_a_request_that_was_given_up_before_it_was_read_is_not_begun(begins: bool, served: int) -> None:
+    here = Here()
+    async with owner(here) as stream:
+        await stream.send_all(asked(1, begins=begins) + encode(Kind.GONE, 1) + asked(2))
+        await frames_of(stream, Kind.WHOLE)
+        await trio.testing.wait_all_tasks_blocked()
+        assert here.served == served
+
+
 async def test_a_front_that_was_not_accepted_before_the_end_learns_that_nothing_was_read(folder: Path) -> None:
     service: Any = SimpleNamespace(calls=SimpleNamespace(node="n"), on_given_up=[])
     here = Here()

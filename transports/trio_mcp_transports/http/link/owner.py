@@ -137,6 +137,9 @@ class Serving(Sending):
 
     async def serve(self, here: ServedHere) -> None:
         """Serve it to its end."""
+        if self._begins and self._is_gone:
+            # It came while this process hung: its client has left, or was told to send it again.
+            return
         session_id = self._incoming.peer.headers.get(SESSION_HEADER)
         if session_id is not None and not here.has_session(session_id):
             # Those of a process that is leaving have ended here: it has them until it has left.
