@@ -47,6 +47,18 @@ async def test_requests_with_the_same_id_and_token_are_kept_apart() -> None:
             assert ended.events[1] == result(1, x=number, resultType="complete")
 
 
+async def test_a_token_that_is_written_as_a_fraction_is_not_that_of_another_host() -> None:
+    async with proxied() as hosts:
+        server = await hosts.discovered()
+        calls = [await hosts.call(server, id=number, meta={"progressToken": 1.0}) for number in range(2)]
+        tokens = {got["params"]["_meta"]["progressToken"] for _, got in calls}
+        assert len(tokens) == 2
+        for reply, got in calls:
+            await server.send(progress(got["params"]["_meta"]["progressToken"]))
+            await server.send(result(got["id"], resultType="complete"))
+            assert (await reply.end()).events[0] == progress(1)
+
+
 async def test_a_request_that_is_rejected_for_want_of_room_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "MAX_REQUESTS", 1)
     async with proxied() as hosts:

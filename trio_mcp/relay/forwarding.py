@@ -49,6 +49,7 @@ from ..protocol.jsonrpc import (
     Notification,
     Request,
     RequestId,
+    as_integer,
     is_request_id,
 )
 from ..protocol.revisions import CLIENT_CAPABILITIES, MODERN, PROGRESS_TOKEN, SUBSCRIPTION_ID
@@ -538,7 +539,8 @@ def failure_text(error: Exception, what: str) -> str:
 
 def own_token(params: JsonObject) -> ProgressToken | None:
     """Return the progress token of a host's request; None if the host wants no reports."""
-    token = as_object(params.get("_meta")).get(PROGRESS_TOKEN)
+    # 1.0 is 1 to many servers, which may be the token of another host.
+    token = as_integer(as_object(params.get("_meta")).get(PROGRESS_TOKEN))
     return token if isinstance(token, str | int) else None
 
 
