@@ -64,6 +64,14 @@ async def test_a_provider_that_returns_or_raises_something_else_fails_its_sample
         assert await proxy.passed(call(2)) == call(2)
 
 
+@pytest.mark.parametrize("is_modern", [False, True])
+async def test_a_notification_of_the_host_with_half_of_a_character_in_a_name_is_dropped(is_modern: bool) -> None:
+    async with relayed() as proxy:
+        await (proxy.open_modern() if is_modern else proxy.open_legacy())
+        await proxy.host.send(b'{"jsonrpc": "2.0", "method": "notifications/x", "params": {"uri": "\\ud800"}}')
+        assert await proxy.passed(NOTE) == NOTE
+
+
 async def test_a_provider_that_answers_in_spite_of_its_cancel_answers_no_other_question() -> None:
     """The server cancels its sample and uses the id again while the provider still cleans up."""
     let_go = trio.Event()

@@ -175,10 +175,7 @@ class Forwarding:
             session = self.link.session
         except Disconnected:
             return
-        if session.is_full:
-            session.records.log("%s was dropped: the server does not read", method)
-        else:
-            session.notify(method, params)
+        session.pass_on(method, params)
 
     def _serve(self, facts: RequestFacts, params: UnknownParams) -> tuple[Plan, Callable[[Call], None]]:
         """Return how to pass a request on.

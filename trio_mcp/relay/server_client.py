@@ -147,10 +147,7 @@ class ServerClient:
             session = self.link.session
         except Disconnected:
             return
-        if session.is_full:
-            session.records.log("%s was dropped: the server does not read", method)
-        else:
-            session.notify(method, without_own_meta(params))
+        session.pass_on(method, without_own_meta(params))
 
     def _route(self, facts: RequestFacts, params: Model) -> Plan:
         assert isinstance(params, RequestParams)

@@ -146,7 +146,7 @@ class SessionMemory(Listeners):
         No answer is waited for: what the host requests next comes after these requests, and is not to wait for them.
         """
         if self._initialized is not None:
-            session.notify(INITIALIZED, self._initialized)
+            session.pass_on(INITIALIZED, self._initialized)
         sent = [session.forward(method, params, ignore_notification) for method, params in self._requests()]
         if sent:
             self._link.start(partial(note_rejected, sent))

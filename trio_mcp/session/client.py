@@ -27,10 +27,10 @@ import trio
 
 from ..base.logs import RepeatedRecords, peer_logger
 from ..base.named_tuples import NamedTuple
-from ..errors import Disconnected, LimitExceeded, McpError, RequestTimeout, Unreachable
+from ..errors import Disconnected, LimitExceeded, LocalProtocolError, McpError, RequestTimeout, Unreachable
 from ..protocol.codec import Codec, codec_for
 from ..protocol.codec.tasks import MAX_TASK_ID
-from ..protocol.codec.unknown import NO_PARAMS, is_without_members
+from ..protocol.codec.unknown import NO_PARAMS, UnknownParams, is_without_members
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -276,6 +276,17 @@ class ClientSession:
         self.connection.notified = True
         encoded = NO_PARAMS if is_without_members(params) else self.terms.codec.encode_notification(method, params)
         self._outbox.post(Envelope(Notification(method, encoded)), unasked=True)
+
+    def pass_on(self, method: str, params: UnknownParams) -> None:
+        """Queue a notification of the host of a proxy; it is dropped if the server does not read, or JSON cannot hold it."""
+        why = "the server does not read"
+        if not self.is_full:
+            try:
+                self.notify(method, params)
+                return
+            except LocalProtocolError as error:
+                why = str(error)
+        self.records.log("%s was dropped: %s", method, why)
 
     @property
     def is_full(self) -> bool:
