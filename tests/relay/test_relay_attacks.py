@@ -65,9 +65,11 @@ async def test_a_provider_that_returns_or_raises_something_else_fails_its_sample
 
 
 @pytest.mark.parametrize("is_modern", [False, True])
-async def test_a_notification_of_the_host_with_half_of_a_character_in_a_name_is_dropped(is_modern: bool) -> None:
+async def test_half_of_a_character_in_a_name_costs_a_host_this_message_alone(is_modern: bool) -> None:
     async with relayed() as proxy:
         await (proxy.open_modern() if is_modern else proxy.open_legacy())
+        await proxy.host.send(modern(7, "tools/call", {"name": "\ud800"}) if is_modern else call(7, "\ud800"))
+        await proxy.host.fails(7, -32602)
         await proxy.host.send(b'{"jsonrpc": "2.0", "method": "notifications/x", "params": {"uri": "\\ud800"}}')
         assert await proxy.passed(NOTE) == NOTE
 

@@ -29,6 +29,7 @@ from ..client.unread_requests import UnreadRequest
 from ..errors import (
     Disconnected,
     LimitExceeded,
+    LocalProtocolError,
     PeerError,
     ProtocolError,
     RemoteProtocolError,
@@ -41,6 +42,7 @@ from ..protocol.codec.models import validated
 from ..protocol.codec.unknown import UnknownParams, UnknownResult, Unread
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
+    INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     SERVER_BUSY,
@@ -444,6 +446,9 @@ class Exchange:
             self._failure = self._forwarding.error_of(error, call.facts.method)
         except LimitExceeded:
             self._failure = ErrorDetail(SERVER_BUSY, "too many requests wait for the server")
+        except LocalProtocolError as error:
+            # Half of a character in a name.
+            self._failure = ErrorDetail(INVALID_PARAMS, str(error))
         if self._sent is None or isinstance(self._sent[0], UnreadRequest):
             call.actor.wake()
 
