@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,7 @@ from trio_mcp.auth.client.discovery import ServerMetadata, server_metadata
 from trio_mcp.auth.client.grants import ClientAtServer, Tokens, client_credentials, refresh
 from trio_mcp.auth.client.registration import ClientIdentity, Registration, register
 from trio_mcp.auth.client.scopes import choose_scopes
+from trio_mcp.auth.client.steps import Browse, Post
 from trio_mcp.errors import AuthorizationErrorKind as Kind
 
 REDIRECT = "http://127.0.0.1:7000/callback"
@@ -325,6 +327,20 @@ def test_a_response_without_the_state_or_the_code_is_refused_and_not_shown(
         played(code_grant(client(world), None), world)
     assert "canary" not in str(caught.value)
     assert world.forms == []
+
+
+def test_the_url_of_a_response_with_its_code_is_forgotten(world: World) -> None:
+    steps = code_grant(client(world), None)
+    request = next(steps)
+    assert isinstance(request, Browse)
+    url = f"{REDIRECT}?code=c&state={request.state}&iss={ISSUER}#x"
+    before = sys.getrefcount(url)
+    posted = steps.send(url)
+    assert isinstance(posted, Post)
+    assert posted.form is not None
+    assert posted.form["code"] == "c"
+    steps.close()
+    assert sys.getrefcount(url) == before
 
 
 @pytest.mark.parametrize("twice", ["state", "code", "iss", "error"])

@@ -11,7 +11,7 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode
 
 from ...base.values import shown_url
 from ...errors import AuthorizationError, AuthorizationErrorKind as Kind
@@ -126,8 +126,10 @@ def has_state(parameters: Mapping[str, str], state: str) -> bool:
 
 def parameters(url: str) -> dict[str, str]:
     """Return the parameters of a redirect. Raises `AuthorizationError` if one comes twice."""
+    # `urlsplit` would keep the URL, and with it the code, in its cache.
+    query = url.partition("#")[0].partition("?")[2]
     try:
-        return query_parameters(urlsplit(url).query)
+        return query_parameters(query)
     except ValueError as error:
         raise AuthorizationError(f"the authorization response {error}", kind=Kind.RESPONSE) from None
 
