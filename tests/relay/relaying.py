@@ -305,6 +305,7 @@ async def relayed(
     reads: bool = True,
     host_reads: bool = True,
     channel_type: type[LineChannel] = LineChannel,
+    host_type: type[LineChannel] = LineChannel,
     **backfill: Any,
 ) -> AsyncIterator[Relayed]:
     """A proxy with this provider, `Model()` by default; what a side that reads nothing is sent waits in the proxy."""
@@ -322,7 +323,7 @@ async def relayed(
     connect_ids(found.host, found.server)
 
     async def serve() -> None:
-        await relay.serve_channel(LineChannel(host_end.receive_stream, host_end.send_stream))
+        await relay.serve_channel(host_type(host_end.receive_stream, host_end.send_stream))
         found.over.set()
 
     with trio.fail_after(ALL_SECONDS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from collections.abc import Sequence
 from unittest.mock import ANY
 
 import pytest
@@ -66,6 +67,27 @@ async def test_a_ping_of_either_side_before_and_after_the_handshake_is_answered(
         await proxy.open_legacy()
         await proxy.server.send(ask("q", "ping", {}))
         assert await proxy.server.receive() == {"jsonrpc": "2.0", "id": "q", "result": {}}
+
+
+async def test_replies_that_are_ready_together_share_a_write() -> None:
+    writes: list[int] = []
+
+    class Host(LineChannel):
+        def send_nowait(self, value: Envelope) -> bool:
+            writes.append(1)
+            return super().send_nowait(value)
+
+        async def send_many(self, values: Sequence[Envelope]) -> None:
+            writes.append(len(values))
+            await super().send_many(values)
+
+    async with legacy(host_type=Host) as proxy:
+        await proxy.passed(call(1))
+        await proxy.passed(call(2))
+        writes.clear()
+        await proxy.server.send_together(result(1), result(2))
+        assert [(await proxy.host.receive())["id"] for _ in range(2)] == [1, 2]
+        assert writes == [2]
 
 
 async def test_a_member_that_is_named_as_a_field_of_a_model_passes_as_it_came() -> None:

@@ -478,6 +478,9 @@ class RelaySession(ServerSession):
                     await taken.read_rest(self.service.turn)
             elif not request.target.finished:
                 self._hand_over(session, envelope, request, inbound)
+        if self._shared and self._standalone is not None:
+            # As for every session: the replies to several requests share a write.
+            self._standalone.queue_while = session.connection.open_ids
         self._inner = session
 
     def _hand_over(
