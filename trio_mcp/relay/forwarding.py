@@ -218,10 +218,11 @@ class Forwarding:
         declared = meta.get(CLIENT_CAPABILITIES)
         if method in ASKING and "requestState" in params:
             params = self._bindings.states.joined(facts.principal, method, params)
-        added = self._offers.added_to(declared)
+        host = host_of(declared)
+        added = self._offers.added_to(declared, host)
         if added is not None:
             params = {**params, "_meta": {**meta, CLIENT_CAPABILITIES: added}}
-        return params, host_of(declared)
+        return params, host
 
     def _bound(self, principal: str, method: str, params: JsonObject) -> JsonObject:
         """Return the params of a request for a principal. Raises as `Bindings.request`."""

@@ -53,9 +53,8 @@ class Offers(NamedTuple):
     samples: bool = True
     forms: bool = False
 
-    def added_to(self, capabilities: JsonValue) -> JsonObject | None:
+    def added_to(self, capabilities: JsonValue, host: Host) -> JsonObject | None:
         """Return a host's capabilities with those of the proxy; None if the host has all of them."""
-        host = host_of(capabilities)
         added = dict(capabilities) if isinstance(capabilities, dict) else {}
         if self.samples and not host.samples_with_tools:
             added["sampling"] = _with_member(added.get("sampling"), "tools")

@@ -45,7 +45,7 @@ from ..session.envelope import CALL_SIZE
 from ..session.notification_dispatch import ignore_notification
 from ..types import ClientCapabilities, Implementation, JsonObject, JsonValue, Model, ServerCapabilities
 from .forwarding import INITIALIZE, Forwarding, UnreadQuestions, failure_text
-from .offers import Offers
+from .offers import Offers, host_of
 from .rounds import as_object
 from .session_memory import HostDialect, LastingDialect, SessionMemory
 from .translating import WatchedChannel
@@ -353,7 +353,7 @@ def declared_in(params: JsonObject) -> tuple[JsonValue, JsonValue]:
 def with_offers(offers: Offers, params: JsonObject) -> JsonObject:
     """Return the params of the first request of a host with what the proxy answers."""
     declared, _ = declared_in(params)
-    added = offers.added_to(declared)
+    added = offers.added_to(declared, host_of(declared))
     if added is None:
         return params
     meta = params.get("_meta")

@@ -61,8 +61,9 @@ async def open_translation(
     Raises:
         McpError: the server did not open a session, or the host's declarations are malformed.
     """
-    questions = Questions(answers, host_of(capabilities), caller, several_hosts=not shared_channel)
-    added = answers.backfill.offers.added_to(capabilities)
+    host = host_of(capabilities)
+    questions = Questions(answers, host, caller, several_hosts=not shared_channel)
+    added = answers.backfill.offers.added_to(capabilities, host)
     declared = validated(ClientCapabilities, capabilities if added is None else added, "capabilities")
     known = validated(Implementation, info, "clientInfo") if info else None
     client = ServerClient(
