@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import assert_type
 
 from trio_mcp import Backfill, RelayServer, SamplingProvider, Server
-from trio_mcp.base.backoff import Backoff
 from trio_mcp.errors import ProviderError, ProviderErrorKind
-from trio_mcp.providers import AnthropicProvider, OpenAIProvider, ScriptedProvider
+from trio_mcp.providers import AnthropicProvider, Backoff, OpenAIProvider, ScriptedProvider
 from trio_mcp.relay import Connect
 from trio_mcp.sampling import StreamingProvider
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent

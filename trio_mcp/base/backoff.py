@@ -18,6 +18,8 @@ MAX_EXPONENT: Final = 16
 class Backoff:
     """How long to wait between attempts.
 
+        AnthropicProvider(backoff=Backoff(first=1.0, longest=60.0))
+
     Attributes:
         first: seconds of the first delay, before jitter.
         factor: each further failure multiplies the delay by it.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..base import late
 
 if TYPE_CHECKING:
+    from ..base.backoff import Backoff as Backoff
     from ..model_formats import (
         Dumpable as Dumpable,
         ModelMessage as ModelMessage,
@@ -45,6 +46,7 @@ else:
             "anthropic": "AnthropicProvider",
             "openai": "OpenAIProvider",
             "scripted": "ScriptedProvider",
+            "trio_mcp.base.backoff": "Backoff",
             "trio_mcp.model_formats": (
                 "Dumpable ModelMessage anthropic_request anthropic_result calls_from_anthropic calls_from_openai "
                 "calls_from_openai_responses from_anthropic from_openai openai_request openai_result "
