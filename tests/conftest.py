@@ -7,8 +7,10 @@ time, and is what `make test` runs. A single test elsewhere that needs such a th
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,16 @@ def spec_dir() -> Path:
 def mode(request: pytest.FixtureRequest) -> str:
     """The era that a client speaks: a test that takes it runs in both."""
     return str(request.param)
+
+
+@pytest.fixture
+def root_logger() -> Iterator[logging.Logger]:
+    """The root logger, which has its handlers again after the test."""
+    logger = logging.getLogger()
+    handlers, level = list(logger.handlers), logger.level
+    yield logger
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
 
 
 @pytest.fixture

@@ -17,16 +17,6 @@ ESCAPE = "\x1b[31m\u202e"
 
 
 @pytest.fixture
-def root() -> Iterator[logging.Logger]:
-    """The root logger, which has its handlers again after the test."""
-    logger = logging.getLogger()
-    handlers, level = list(logger.handlers), logger.level
-    yield logger
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
-
-
-@pytest.fixture
 def belongs() -> Iterator[None]:
     token = LOG_CONTEXT.set(LogContext("r1", "ann", "tools/call", "book" + ESCAPE))
     yield
@@ -40,7 +30,7 @@ def logged(format: LogFormat, *args: Any, level: int = logging.WARNING, **more: 
     return out.getvalue()
 
 
-def test_a_record_is_one_object_in_one_line_of_ascii(root: logging.Logger, belongs: None) -> None:
+def test_a_record_is_one_object_in_one_line_of_ascii(root_logger: logging.Logger, belongs: None) -> None:
     line = logged("json", "sold %s", "a\nbook" + ESCAPE)
     assert line.isascii()
     assert line.count("\n") == 1
@@ -58,7 +48,9 @@ def test_a_record_is_one_object_in_one_line_of_ascii(root: logging.Logger, belon
     assert record["time"].endswith("+00:00")
 
 
-def test_text_has_what_a_record_belongs_to_and_no_control_characters(root: logging.Logger, belongs: None) -> None:
+def test_text_has_what_a_record_belongs_to_and_no_control_characters(
+    root_logger: logging.Logger, belongs: None
+) -> None:
     line = logged("text", "sold %s", ESCAPE)
     assert "\x1b" not in line
     assert "\u202e" not in line
@@ -67,13 +59,13 @@ def test_text_has_what_a_record_belongs_to_and_no_control_characters(root: loggi
 
 
 @pytest.mark.parametrize("format", LOG_FORMATS)
-def test_outside_of_calls_a_record_belongs_to_nothing(root: logging.Logger, format: LogFormat) -> None:
+def test_outside_of_calls_a_record_belongs_to_nothing(root_logger: logging.Logger, format: LogFormat) -> None:
     line = logged(format, "started")
     assert "request" not in line
     assert "[" not in line
 
 
-def test_an_exception_is_a_member_of_its_record(root: logging.Logger) -> None:
+def test_an_exception_is_a_member_of_its_record(root_logger: logging.Logger) -> None:
     try:
         raise ValueError("no book" + ESCAPE)
     except ValueError:
@@ -82,7 +74,7 @@ def test_an_exception_is_a_member_of_its_record(root: logging.Logger) -> None:
     assert "\x1b" not in record["exception"]
 
 
-def test_records_below_the_level_are_not_shown(root: logging.Logger) -> None:
+def test_records_below_the_level_are_not_shown(root_logger: logging.Logger) -> None:
     assert logged("json", "detail", level=logging.DEBUG) == ""
 
 
@@ -92,7 +84,7 @@ def test_a_wrong_level_or_format_is_refused(wrong: tuple[Any, Any]) -> None:
         configure_logging(*wrong)
 
 
-def test_the_values_for_a_command_line_are_those_that_are_accepted(root: logging.Logger) -> None:
+def test_the_values_for_a_command_line_are_those_that_are_accepted(root_logger: logging.Logger) -> None:
     for level in LOG_LEVELS:
         for format in LOG_FORMATS:
             configure_logging(level, format, stream=io.StringIO())  # type: ignore[arg-type]

@@ -185,23 +185,19 @@ async def test_a_reader_that_fails_fails_no_call(measured: Measured, monkeypatch
         assert talk.service.statistics().telemetry_failures == 1
 
 
-async def test_log_records_have_the_ids_of_their_trace(exported: Exported) -> None:
-    server, root = Server("shop"), logging.getLogger()
-    handlers, level, lines = root.handlers[:], root.level, io.StringIO()
+async def test_log_records_have_the_ids_of_their_trace(exported: Exported, root_logger: logging.Logger) -> None:
+    server, lines = Server("shop"), io.StringIO()
 
     @server.tool
     async def note() -> None:
         logging.getLogger("shop").warning("sold out")
 
-    try:
-        configure_logging("warning", "json", stream=lines)
-        async with Client.connect(server) as client:
-            await client.call_tool("note")
-        configure_logging("warning", "text", stream=lines)
-        async with Client.connect(server) as client:
-            await client.call_tool("note")
-    finally:
-        root.handlers[:], root.level = handlers, level
+    configure_logging("warning", "json", stream=lines)
+    async with Client.connect(server) as client:
+        await client.call_tool("note")
+    configure_logging("warning", "text", stream=lines)
+    async with Client.connect(server) as client:
+        await client.call_tool("note")
     first, second = exported.named("tools/call note")[1::2]
     in_json, in_text = lines.getvalue().splitlines()
     record = json.loads(in_json)

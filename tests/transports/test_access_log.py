@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -43,14 +43,10 @@ class Log:
 
 
 @pytest.fixture
-def log() -> Iterator[Log]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+def log(root_logger: logging.Logger) -> Log:
     out = io.StringIO()
     configure_logging("info", "json", stream=out)
-    yield Log(out)
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    return Log(out)
 
 
 async def by_token(headers: Mapping[str, str]) -> str | None:

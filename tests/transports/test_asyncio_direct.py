@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -335,7 +336,7 @@ async def test_a_client_that_leaves_ends_a_call_that_says_something_all_the_time
         await until(lambda: events)
 
 
-def test_a_request_on_asyncio_is_in_the_access_log() -> None:
+def test_a_request_on_asyncio_is_in_the_access_log(root_logger: logging.Logger) -> None:
     async def main(log: io.StringIO) -> None:
         configure_logging("info", stream=log)
         app = asgi_app(shop(), access_log=True)
