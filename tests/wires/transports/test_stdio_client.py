@@ -302,3 +302,12 @@ async def test_a_line_that_is_no_message_is_quoted_in_its_error() -> None:
     assert unnamed(str(received.error), "'Ready to serve", "stderr") == []
     assert "\x1b" not in str(received.error)
     assert len(str(received.error)) < 400
+
+
+async def test_a_channel_whose_block_was_left_is_closed_for_both_directions() -> None:
+    async with child(ECHO) as left:
+        channel = left.channel
+    with pytest.raises((trio.ClosedResourceError, trio.EndOfChannel)):
+        await channel.receive()
+    with pytest.raises((trio.ClosedResourceError, trio.BrokenResourceError)):
+        await channel.send(Envelope(Notification("late")))

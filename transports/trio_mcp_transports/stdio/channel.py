@@ -62,13 +62,17 @@ class Pipe(trio.abc.SendStream, trio.abc.ReceiveStream):
         # Readiness may be a false alarm, or another process that shares the pipe was faster: then it is waited for
         # again.
         while True:
+            await trio.lowlevel.wait_readable(self._fd)
             try:
-                await trio.lowlevel.wait_readable(self._stream.fileno())
-                return os.read(self._stream.fileno(), max_bytes or MAX_READ)
+                return os.read(self._fd, max_bytes or MAX_READ)
             except BlockingIOError:
                 continue
             except OSError as error:
-                raise self._failure from error
+                raise trio.BrokenResourceError from error
+
+    def wake_reader(self) -> None:
+        """Raise `ClosedResourceError` in the task that waits for data; nothing is closed, and it may read on."""
+        trio.lowlevel.notify_closing(self._stream.fileno())
 
     def send_nowait(self, data: bytes) -> int:
         """Write what can be written without waiting; returns how many bytes that was.
@@ -78,15 +82,18 @@ class Pipe(trio.abc.SendStream, trio.abc.ReceiveStream):
             trio.ClosedResourceError: this end was closed.
         """
         try:
-            return os.write(self._stream.fileno(), data)
+            return os.write(self._fd, data)
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise self._failure from error
+            raise trio.BrokenResourceError from error
 
     @property
-    def _failure(self) -> Exception:
-        return trio.BrokenResourceError() if self._stream.fileno() >= 0 else trio.ClosedResourceError()
+    def _fd(self) -> int:
+        fd = self._stream.fileno()
+        if fd < 0:
+            raise trio.ClosedResourceError("this pipe was closed")
+        return int(fd)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Write everything, waiting as long as it takes. A cancel may leave part of it written."""

@@ -109,10 +109,10 @@ class ProcessChannel(LineChannel):
 
     def __init__(self, process: trio.Process, *, max_line: int, max_values: int, write_deadline: float) -> None:
         self.process = process
-        self._linger = float("inf")
-        self._reading = trio.CancelScope()
+        self._has_exited = False
+        self._stdout = _pipe(process.stdout)
         super().__init__(
-            _pipe(process.stdout),
+            self._stdout,
             _pipe(process.stdin),
             max_line=max_line,
             max_values=max_values,
@@ -159,12 +159,20 @@ class ProcessChannel(LineChannel):
         """Make `send` raise, and `receive` end after the lines that have arrived. `connect` calls it when the child has died."""
         self.break_sending(f"the server process {self.outcome}")
         # What the child wrote before it died may still be in the pipe; it is read until there is nothing for a moment.
-        self._linger = _LINGER
-        self._reading.deadline = trio.current_time() + _LINGER
+        self._has_exited = True
+        self._stdout.wake_reader()
 
     async def _read(self) -> bytes:
         with suppress(trio.EndOfChannel):
-            with trio.CancelScope(relative_deadline=self._linger) as self._reading:
+            try:
+                if not self._has_exited:
+                    return await super()._read()
+            except trio.ClosedResourceError:
+                if not self._has_exited:
+                    raise
+                # Woken by `process_ended`, unless it was closed since.
+                self._check_open()
+            with trio.move_on_after(_LINGER):
                 return await super()._read()
             self._ended = True
         # A process that ends closes its pipe a moment before its status is known, which says why.
