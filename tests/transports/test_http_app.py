@@ -412,6 +412,12 @@ async def test_an_announced_body_over_the_limit_is_refused_unread(peer: AsgiPeer
     assert reply.status == 413
 
 
+async def test_an_announced_length_that_is_no_number_is_not_read(peer: AsgiPeer) -> None:
+    # As a server that does not check it would hand it on.
+    reply = await peer.post(legacy_call("echo", {"text": "x"}), {**JSON_HEADERS, "content-length": "\xb2"})
+    assert reply.status == 400  # for the missing session
+
+
 async def test_a_body_that_never_comes_is_408(peer: AsgiPeer) -> None:
     reply = peer.start(b"", sends_body=False)
     await reply.ended.wait()

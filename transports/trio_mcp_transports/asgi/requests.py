@@ -220,7 +220,7 @@ async def read_body(request: Request, limit: int, seconds: float, account: Accou
         return whole
     announced = request.header("content-length")
     # Checked before a byte is read. No size has twenty digits, and `int` of many digits is slow.
-    length = int(announced) if announced is not None and announced.isdigit() and len(announced) < 20 else 0
+    length = int(announced) if announced is not None and announced.isdecimal() and len(announced) < 20 else 0
     if length > limit:
         raise too_large(limit)
     check_room(account, length)
