@@ -133,7 +133,9 @@ class Machine(Rules):
     def unread(self) -> list[Task]:
         """Return the tasks that the process works on, and whose answers it has not taken yet."""
         works = {task.record.id for task in self.process.service.tasks if task.version and not task.is_over}
-        return [task for task in self.tasks.values() if task.posted and task.id in works]
+        now = max(self.times())
+        # By the clock of the store, what was stored for a task may be gone before its time is over here.
+        return [task for task in self.tasks.values() if task.posted and task.id in works and task.expires > now]
 
     async def repeat_settled(self, case: Case) -> None:
         """No key is blocked now: a repeat runs, joins, or hears the outcome or that it is not known."""

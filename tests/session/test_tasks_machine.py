@@ -127,6 +127,19 @@ ANSWER_AFTER_THE_QUESTION_IS_WITHDRAWN: Program = [
     ("restart", 0, 0, 0, 0),
     ("update", 0, 0, 0, 0),
 ]
+SECOND_ANSWER_AFTER_A_LATE_TAKE_OVER: Program = [
+    ("start", 0, 0, 2, 0),
+    ("get", 0, 0, 0, 0),
+    ("late", 0, 0, 0, 0),
+    ("restart", 0, 0, 0, 0),
+    ("update", 0, 0, 0, 0),
+    ("pass", 2, 0, 0, 0),
+    ("update", 0, 0, 0, 0),
+]
+ANSWER_THAT_EXPIRES_BEFORE_A_LATE_TAKE_OVER: Program = [
+    *SECOND_ANSWER_AFTER_A_LATE_TAKE_OVER[:5],
+    *[("set_clock", 3, 0, 0, 0)] * 2,
+]
 REPEAT_GOES_BEFORE_THE_QUESTION: Program = [("start", 0, 4, 42, 0), ("repeat", 0, 1, 0, 0), ("close", 0, 0, 0, 0)]
 
 
@@ -146,5 +159,7 @@ def test_any_program_of_tasks_crashes_and_clock_jumps_is_consistent_with_earlier
 @example(CANCEL_OF_A_TASK_THAT_GOES_ON_LATE)
 @example(ANSWER_BEFORE_A_LATE_TAKE_OVER)
 @example(ANSWER_AFTER_THE_QUESTION_IS_WITHDRAWN)
+@example(SECOND_ANSWER_AFTER_A_LATE_TAKE_OVER)
+@example(ANSWER_THAT_EXPIRES_BEFORE_A_LATE_TAKE_OVER)
 def test_any_program_with_writes_that_time_out_and_are_made_later_does_nothing_twice(program: Program) -> None:
     run_program(program)

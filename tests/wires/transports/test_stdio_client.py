@@ -310,4 +310,4 @@ async def test_a_channel_whose_block_was_left_is_closed_for_both_directions() ->
     with pytest.raises((trio.ClosedResourceError, trio.EndOfChannel)):
         await channel.receive()
     with pytest.raises((trio.ClosedResourceError, trio.BrokenResourceError)):
-        await channel.send(Envelope(Notification("late")))
+        await channel.send(Envelope(message_of({"jsonrpc": "2.0", "method": "late"})))

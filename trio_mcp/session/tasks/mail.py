@@ -8,6 +8,7 @@
 #     the process of the task        looks for letters when it gets a notice, and twice a second while it works on tasks. An
 #                                    answer goes into the log of the call in the write that removes its letter; a cancel stays
 #                                    until the task is over
+#     an answer comes there          letters for the question are taken first: they may have been acknowledged
 #     the process of the task ends   the one that takes the task over finds the letter
 #     the task is over               the process that was asked removes its letters; what is left expires with the task
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
@@ -179,6 +180,17 @@ class Mailbox:
         if not self._is_looking:
             self._is_looking = True
             supervisor.spawn(self._look_while_open)
+
+    async def take_earlier(self, task: OpenTask, questions: Iterable[str]) -> None:
+        """Take the answers to these questions that were stored before an answer came here.
+
+        Raises:
+            StoreError: whatever the store raises; it is not known whether there are any.
+        """
+        for question in questions:
+            record = await self._tasks.store.read(MAIL_KIND, Letter(stored_key(task.record), question).key)
+            if record is not None:
+                await self._take(task, record)
 
     async def _look_while_open(self) -> None:
         try:

@@ -32,10 +32,11 @@ from ...protocol.jsonrpc import INVALID_PARAMS
 from ...protocol.shown_text import dump_shown
 from ...runtime import CancelReason
 from ...runtime.quota import Quota
+from ...storage import StoreError
 from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
 from ..calls.facts import RequestFacts, SessionFacts
-from ..calls.failures import GOES_ON_REASONS
+from ..calls.failures import GOES_ON_REASONS, store_failure
 from ..calls.legs import OpenQuestion
 from ..calls.services import CallOffers, CallServices
 from ..recovery.key_store import Claim
@@ -275,9 +276,14 @@ class Tasks:
         """Hand answers to the lanes that asked; of questions that are not open any more they are dropped.
 
         Raises:
-            LimitExceeded: the memory budget has no room for them; none was taken.
+            LimitExceeded: the memory budget has no room for them, or the store fails; none was taken.
         """
         await trio.lowlevel.checkpoint()
+        if self.store.durable:
+            try:
+                await self.mailbox.take_earlier(task, answers)
+            except StoreError as error:
+                raise store_failure(self.services.records, error) from None
         if task.work is not None:
             await task.work.take_answers(answers, size)
 
