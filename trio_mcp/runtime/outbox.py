@@ -90,12 +90,13 @@ class Outbox(Generic[T]):
         send_now = None if self.on_ready is None or self.items or self.queue_while else self.send_now
         if send_now is None or not send_now(item):
             self.items.append(item)
-            size = 0 if self.account is None else self.size_of(item)
             if unasked:
                 self._unasked += 1
-                self._unasked_bytes += size
             if self.account is not None:
+                size = self.size_of(item)
                 self._queued_bytes += size
+                if unasked:
+                    self._unasked_bytes += size
                 held = self._queued_bytes + self._taken_bytes
                 if held > self.prepaid:
                     self.account.draw(held - self._drawn)
