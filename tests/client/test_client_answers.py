@@ -26,8 +26,10 @@ from scripted import (
 )
 from wire_terms import CLIENT_CAPABILITIES, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
+from trio_mcp import Client, Context, Server
 from trio_mcp.client import Handlers, accept, accept_defaults, decline, dismiss
 from trio_mcp.errors import CapabilityError, LimitExceeded, PeerError
+from trio_mcp.runtime import Mailbox
 from trio_mcp.types import (
     CreateMessageResult,
     ElicitRequestFormParams,
@@ -264,3 +266,24 @@ async def test_a_request_of_a_modern_server_is_not_answered(method: str) -> None
         await wire.ask("q", method, SAMPLE)
         await wire.silence()
         await works(client, wire, start)
+
+
+async def test_as_many_questions_as_a_call_may_have_open_are_answered_in_one_round() -> None:
+    server = Server("curious")
+    most = Mailbox().limit
+
+    @server.tool
+    async def ask_all(ctx: Context) -> int:
+        answers = list[object]()
+
+        async def one(number: int) -> None:
+            answers.append(await ctx.elicit(f"{number}?", bool))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(most):
+                nursery.start_soon(one, number)
+        return len(answers)
+
+    async with Client.connect(server, mode="modern", on_elicit=lambda _question: decline()) as client:
+        with trio.fail_after(30):
+            assert (await client.call_tool("ask_all")).data == most

@@ -256,8 +256,8 @@ async def run_timed(method: str, handler: RequestHandler, seconds: float, params
 
 # Answering the rounds of a modern server: its questions go to the handlers, concurrently, as long as the connection lasts.
 
-MAX_QUESTIONS = 1000
-"""Questions of one round that are answered."""
+MAX_QUESTIONS = 1024
+"""Questions of one round that are answered: a call of our server may have as many open (`Mailbox.limit`)."""
 MAX_NOTES = 10
 """Further failures of a round that its first one has notes about."""
 
