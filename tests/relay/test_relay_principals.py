@@ -19,7 +19,7 @@ from trio_mcp import Client, Context, Server, proxy
 from trio_mcp.relay.bindings import audience_of
 from trio_mcp.relay.rounds import MAX_SEALED
 from trio_mcp.relay.upstream import words_of
-from trio_mcp.session import KeyRing
+from trio_mcp.session import AnyChannel, KeyRing
 from trio_mcp_transports.http import asgi_app
 
 ERAS = ("legacy", "modern")
@@ -463,6 +463,34 @@ async def test_a_principal_takes_the_place_of_one_whose_requests_have_ended() ->
         assert "result" in (await reply.end()).json
         await hosts.discovered(BOB)
         await server.ends()
+
+
+class ServerForEach:
+    """Serves each connection with a separate server, as a command does."""
+
+    async def serve_channel(self, channel: AnyChannel) -> None:
+        far = Server("far")
+
+        @far.tool
+        async def unlock() -> None:
+            far.add_tool(lambda: "unlocked", name="payroll")
+
+        await far.serve_channel(channel)
+
+
+@hosts
+async def test_what_a_server_lists_for_one_principal_alone_is_not_listed_for_another(host: str) -> None:
+    hub = Server("hub")
+    hub.mount("far", proxy(ServerForEach()))
+    with trio.fail_after(ALL_SECONDS):
+        async with served(asgi_app(hub, authenticate=authenticate)) as peer:
+            alice, bob = Principal(peer, "alice", host), Principal(peer, "bob", host)
+            await alice.open()
+            await bob.open()
+            await alice.call("far_unlock")
+            await trio.testing.wait_all_tasks_blocked()
+            tools = (await bob.request("tools/list"))["result"]["tools"]
+            assert [each["name"] for each in tools] == ["far_unlock"]
 
 
 def related(task_id: str) -> Json:

@@ -92,7 +92,8 @@ logger = peer_logger("trio_mcp.relay")
 IDLE_SECONDS: Final = 300.0
 """How long a connection is kept that no call uses; that of a legacy session is kept until the session has ended."""
 
-OnChange = Callable[[ServerClient, Change], None]
+OnChange = Callable[[ServerClient | None, Change], None]
+"""Gets the client that was notified; None if it is that of one principal, whose lists are not for others."""
 Connect = Callable[[], AbstractAsyncContextManager[AnyChannel]]
 """Opens a connection to the server."""
 
@@ -210,14 +211,19 @@ class HostLinks:
                 link.unused.set()
 
     def make_client(
-        self, declared: ClientCapabilities, info: Implementation | None, *, several_hosts: bool = False
+        self,
+        declared: ClientCapabilities,
+        info: Implementation | None,
+        *,
+        several_hosts: bool = False,
+        for_principal: bool = False,
     ) -> ServerClient:
         """Return a client that is not open."""
         questions = Questions(Answers(Backfill()), host_of(declared.wire()), several_hosts=several_hosts)
         client = ServerClient(
             self._connect(), questions, declared, info, self._bindings, name=f"the server {self._name!r}"
         )
-        client.announce = partial(self._on_change, client)
+        client.announce = partial(self._on_change, None if for_principal else client)
         return client
 
     async def learn(self, tools: list[Tool]) -> None:
@@ -242,7 +248,12 @@ class HostLinks:
             await close(before)
         facts = call.facts
         several = key.session is None and key.principal is None and facts.own_headers
-        client = self.make_client(facts.client_capabilities, facts.client_info, several_hosts=several)
+        client = self.make_client(
+            facts.client_capabilities,
+            facts.client_info,
+            several_hosts=several,
+            for_principal=key.principal is not None,
+        )
         try:
             await client.link.open()
         except Exception as error:  # noqa: BLE001  whatever a transport raises is an error of this call

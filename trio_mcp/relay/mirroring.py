@@ -327,12 +327,13 @@ class Following:
         elif client is not None:
             self._note_stale(client, change.kind)
 
-    def _on_host_change(self, client: ServerClient, change: Change) -> None:
+    def _on_host_change(self, client: ServerClient | None, change: Change) -> None:
+        # From the client that was notified: a command runs a process for each, and only this one may have a new list.
+        source = client or self._connection.connected
         if change.uri is not None:
             self._on_updated(change.uri)
-        else:
-            # From the client that was notified: a command runs a process for each, and only this one may have a new list.
-            self._note_stale(client, change.kind)
+        elif source is not None:
+            self._note_stale(source, change.kind)
 
     def _note_stale(self, client: ListSource, kind: ChangeKind) -> None:
         self._paces[kind].note_change()
