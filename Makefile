@@ -87,7 +87,7 @@ conformance: $(STAMPS)/dev  ## run the official conformance suite (npm has to be
 	$(BIN)/python tests/conformance/run.py --relayed --only sampling --results build/relayed
 
 autobahn: $(STAMPS)/dev  ## run the Autobahn test suite for WebSockets (CPython 2.7 has to be there)
-	$(BIN)/python tests/autobahn/run.py
+	$(BIN)/python tests/transports/autobahn.py
 
 mutants: $(STAMPS)/dev  ## break forty rules one by one and see which test notices
 	$(BIN)/python tests/mutants/run.py $(MUTANTS_FLAGS)

@@ -9,6 +9,7 @@ from typing import Any
 import outcome
 import pytest
 import trio
+from ends import memory_ends
 from peer import BOUND, ChannelPeer, Json
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import METHOD_NOT_FOUND, MODERN, NEWEST_LEGACY, SERVER_INFO, TASKS_EXTENSION
@@ -18,7 +19,6 @@ from trio_mcp.client.cache import NO_CACHE
 from trio_mcp.session import AnyChannel
 from trio_mcp.session.server_requests import MAX_HANDLERS
 from trio_mcp.types import Implementation
-from trio_mcp_transports.memory import MemoryChannel, memory_pair
 
 OFFERS: Json = {
     "tools": {"listChanged": True},
@@ -172,10 +172,10 @@ async def client_over(
 @asynccontextmanager
 async def unopened(**options: Any) -> AsyncIterator[tuple[Client, Wire, Start]]:
     """The same over a channel in memory, with the server that the client will meet."""
-    ours, theirs = memory_pair()
+    ours, theirs = memory_ends()
 
     @asynccontextmanager
-    async def channel() -> AsyncIterator[MemoryChannel]:
+    async def channel() -> AsyncIterator[AnyChannel]:
         async with ours:
             yield ours
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, closing
 import pytest
 import trio
 from connected import connected
+from ends import memory_ends
 from programs import Programs, programs
 from scripted import Wire, answered, as_modern, client_over, said
 from trio.testing import wait_all_tasks_blocked
@@ -17,7 +18,7 @@ from trio_mcp import Client, Server
 from trio_mcp.client.reconnecting import reconnecting
 from trio_mcp.client.session_reconnecting import LEAST_PAUSE
 from trio_mcp.errors import Unreachable
-from trio_mcp_transports.memory import MemoryChannel, memory_pair
+from trio_mcp.session import AnyChannel
 
 __all__ = ["programs"]
 
@@ -64,8 +65,8 @@ async def test_a_connection_that_breaks_is_reported_once() -> None:
         raise OSError("broken")
 
     @asynccontextmanager
-    async def connect() -> AsyncIterator[MemoryChannel]:
-        ours, theirs = memory_pair()
+    async def connect() -> AsyncIterator[AnyChannel]:
+        ours, theirs = memory_ends()
         wires.append(Wire(theirs))
         with closing(ours):
             async with trio.open_nursery() as nursery:

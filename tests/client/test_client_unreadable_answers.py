@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from ends import LineEnd
 from trio.testing import memory_stream_pair
 from wire_terms import NEWEST_LEGACY
 
 from trio_mcp.client import Client, ClientOptions
 from trio_mcp.errors import PeerError, RemoteProtocolError
 from trio_mcp.types import Implementation
-from trio_mcp_transports.stdio.channel import LineChannel
 
 INFO = Implementation(name="t", version="1")
 LIMIT = 5_000
@@ -57,12 +57,12 @@ async def client_of(answer: bytes) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def stdio_client(
-    ours: trio.abc.Stream, theirs: trio.abc.Stream, on_request: Callable[[int], Awaitable[None]]
+    ours: trio.StapledStream, theirs: trio.abc.Stream, on_request: Callable[[int], Awaitable[None]]
 ) -> AsyncIterator[Client]:
 
     @asynccontextmanager
-    async def connect() -> AsyncIterator[LineChannel]:
-        channel = LineChannel(ours, ours, max_line=LIMIT, max_values=VALUES)
+    async def connect() -> AsyncIterator[LineEnd]:
+        channel = LineEnd(ours, max_line=LIMIT, max_values=VALUES)
         yield channel
         await channel.aclose()
 

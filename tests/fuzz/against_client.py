@@ -12,6 +12,7 @@ import httpx2
 import trio
 from checks import Oracle, check, records
 from dressing import DRESSES, standalone
+from ends import memory_end
 from hypothesis import note, strategies as st
 from hypothesis.errors import InvalidArgument
 from literals import literal
@@ -30,7 +31,6 @@ from trio_mcp.client import ClientOptions, Handlers
 from trio_mcp.errors import LocalProtocolError, McpError, RequestTimeout
 from trio_mcp.session import AnyChannel
 from trio_mcp.types import Implementation, PromptReference, Root
-from trio_mcp_transports.memory import MemoryChannel
 
 TIMEOUT = 20.0
 """Seconds that each call of the client has."""
@@ -278,7 +278,7 @@ async def over_memory(server: HostileServer, nursery: trio.Nursery) -> AsyncIter
         sends.close()
 
     nursery.start_soon(serve)
-    async with MemoryChannel(to_server, to_client) as channel:
+    async with memory_end(to_server, to_client) as channel:
         yield channel
 
 

@@ -11,14 +11,13 @@ import trio
 import trio.testing
 from asgi_peer import JSON_HEADERS, AsgiPeer, AsgiSocket, Reply, served
 from checks import check
+from ends import LineEnd, memory_end
 from literals import literal
 
 from trio_mcp import Server
 from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp.session import Service, serve_channel
 from trio_mcp_transports.http import asgi_app
-from trio_mcp_transports.memory import MemoryChannel
-from trio_mcp_transports.stdio import LineChannel
 
 BUFFER = 1000
 MAX_LINE = 1_000_000
@@ -64,7 +63,7 @@ class MemoryWire(Wire):
     def __init__(self, service: Service, nursery: trio.Nursery) -> None:
         self._sends, received = trio.open_memory_channel[bytes](BUFFER)
         sends, self._receives = trio.open_memory_channel[bytes](BUFFER)
-        nursery.start_soon(serve_channel, service, MemoryChannel(sends, received))
+        nursery.start_soon(serve_channel, service, memory_end(sends, received))
 
     async def send(self, step: Step) -> None:
         with suppress(trio.BrokenResourceError):
@@ -88,7 +87,7 @@ class LineWire(Wire):
     def __init__(self, service: Service, nursery: trio.Nursery) -> None:
         self._to_server = trio.testing.MemoryReceiveStream()
         self._from_server = trio.testing.MemorySendStream()
-        channel = LineChannel(self._to_server, self._from_server, max_line=MAX_LINE)
+        channel = LineEnd(trio.StapledStream(self._from_server, self._to_server), max_line=MAX_LINE)
         nursery.start_soon(serve_channel, service, channel)
         self._buffer = b""
 

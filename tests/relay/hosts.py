@@ -9,6 +9,7 @@ from typing import Any
 import trio
 import trio.testing
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, modern_call, modern_request, served
+from ends import LineEnd
 from relaying import ALL_SECONDS, DISCOVERED, SECONDS, Json, Line, Model, initialized
 from wire_terms import NEWEST_LEGACY
 
@@ -16,7 +17,6 @@ from trio_mcp.http import Authenticate
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import asgi_app
-from trio_mcp_transports.stdio.channel import LineChannel
 
 
 class Hosts:
@@ -83,10 +83,10 @@ async def proxied(
     opened, servers = trio.open_memory_channel[Line](10)
 
     @asynccontextmanager
-    async def connect() -> AsyncIterator[LineChannel]:
+    async def connect() -> AsyncIterator[LineEnd]:
         ours, theirs = trio.testing.memory_stream_pair()
         await opened.send(Line(ours))
-        async with LineChannel(theirs.receive_stream, theirs.send_stream) as channel:
+        async with LineEnd(theirs) as channel:
             yield channel
 
     relay = RelayServer(connect, Backfill(model or Model()), options, **relay_options)

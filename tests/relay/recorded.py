@@ -19,6 +19,7 @@ import trio
 import trio.testing
 from asgi_peer import AsgiPeer, served
 from conversing import HttpTalk, PipeTalk, SocketTalk, Talk
+from ends import LineEnd
 from far_wire import STATE, FarWire
 from proxied_conversations import Conversation
 from relaying import Json, Line, Model
@@ -27,7 +28,6 @@ from wire_terms import TASKS_EXTENSION
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 from trio_mcp_transports.http import McpApp, asgi_app
-from trio_mcp_transports.stdio.channel import LineChannel
 
 LONG: Final = 200
 """Characters from which on a text is recorded as its digest."""
@@ -65,16 +65,16 @@ def declared(conversation: Conversation) -> Json:
     return found
 
 
-def line_pair() -> tuple[Line, LineChannel]:
+def line_pair() -> tuple[Line, LineEnd]:
     ours, theirs = trio.testing.memory_stream_pair()
-    return Line(ours), LineChannel(theirs.receive_stream, theirs.send_stream)
+    return Line(ours), LineEnd(theirs)
 
 
 def in_front_of(conversation: Conversation, far: FarWire, nursery: trio.Nursery) -> RelayServer:
     """Return the first of the proxies."""
 
     @asynccontextmanager
-    async def to_far() -> AsyncIterator[LineChannel]:
+    async def to_far() -> AsyncIterator[LineEnd]:
         line, channel = line_pair()
         nursery.start_soon(far.serve, line)
         async with channel:
@@ -87,11 +87,11 @@ def in_front_of(conversation: Conversation, far: FarWire, nursery: trio.Nursery)
 
 
 @asynccontextmanager
-async def to_next(behind: RelayServer) -> AsyncIterator[LineChannel]:
+async def to_next(behind: RelayServer) -> AsyncIterator[LineEnd]:
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(behind.serve_channel, LineChannel(theirs.receive_stream, theirs.send_stream))
-        async with LineChannel(ours.receive_stream, ours.send_stream) as channel:
+        nursery.start_soon(behind.serve_channel, LineEnd(theirs))
+        async with LineEnd(ours) as channel:
             yield channel
         nursery.cancel_scope.cancel()
 

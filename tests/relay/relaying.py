@@ -11,13 +11,11 @@ from typing import Any
 
 import trio
 import trio.testing
+from ends import LineEnd
 from wire_terms import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
-from trio_mcp.protocol.jsonrpc import Malformed, Unanswered
 from trio_mcp.relay import Backfill, RelayServer
-from trio_mcp.session import Envelope, Received
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent
-from trio_mcp_transports.stdio.channel import LineChannel
 
 SECONDS = 5.0
 """How long a side is waited for."""
@@ -37,16 +35,6 @@ FORM: Json = {
     "message": "Your name?",
     "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
 }
-
-
-class LosesSessions(LineChannel):
-    """A channel that says what one over HTTP learns: the server no longer knows the session, and did nothing for a request."""
-
-    def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
-        if isinstance(line, bytes) and line.startswith(b"LOST"):
-            named = line.partition(b" ")[2]
-            return Envelope(Unanswered(int(named) if named else None, "lost", session_lost=True))
-        return super()._parse(line)
 
 
 def key_of(message: Json) -> str:
@@ -304,8 +292,7 @@ async def relayed(
     *,
     reads: bool = True,
     host_reads: bool = True,
-    channel_type: type[LineChannel] = LineChannel,
-    host_type: type[LineChannel] = LineChannel,
+    host_type: type[LineEnd] = LineEnd,
     **backfill: Any,
 ) -> AsyncIterator[Relayed]:
     """A proxy with this provider, `Model()` by default; what a side that reads nothing is sent waits in the proxy."""
@@ -314,8 +301,8 @@ async def relayed(
     server, server_end = pair()
 
     @asynccontextmanager
-    async def connect() -> AsyncIterator[LineChannel]:
-        async with channel_type(server_end.receive_stream, server_end.send_stream) as channel:
+    async def connect() -> AsyncIterator[LineEnd]:
+        async with LineEnd(server_end) as channel:
             yield channel
 
     relay = RelayServer(connect, Backfill(Model() if provider is None else provider, **backfill))  # type: ignore[arg-type]
@@ -323,7 +310,7 @@ async def relayed(
     connect_ids(found.host, found.server)
 
     async def serve() -> None:
-        await relay.serve_channel(host_type(host_end.receive_stream, host_end.send_stream))
+        await relay.serve_channel(host_type(host_end))
         found.over.set()
 
     with trio.fail_after(ALL_SECONDS):

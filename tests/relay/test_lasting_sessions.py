@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from ends import LineEnd
 from naming import unnamed
 from peer import message_of
 from relaying import (
@@ -18,7 +19,6 @@ from relaying import (
     Ids,
     Json,
     Line,
-    LosesSessions,
     Model,
     ask,
     call,
@@ -36,7 +36,6 @@ from trio_mcp.client.session_reconnecting import LEAST_PAUSE
 from trio_mcp.client.unread_requests import MAX_WAITING
 from trio_mcp.relay import Backfill, RelayServer, session_memory
 from trio_mcp.session import Envelope
-from trio_mcp_transports.stdio.channel import LineChannel
 
 LISTING: Json = {"jsonrpc": "2.0", "id": "list", "method": "tools/list"}
 READY: Json = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -91,13 +90,13 @@ OFFERS: Json = {"capabilities": {"tools": {"listChanged": True}, "resources": {"
 
 
 @asynccontextmanager
-async def lasting(channel_type: type[LineChannel] = LineChannel, **backfill: Any) -> AsyncIterator[Lasting]:
+async def lasting(**backfill: Any) -> AsyncIterator[Lasting]:
     host, host_end = trio.testing.memory_stream_pair()
     sends, servers = trio.open_memory_channel[Line](100)
     ids = Ids()
 
     @asynccontextmanager
-    async def connect() -> AsyncIterator[LineChannel]:
+    async def connect() -> AsyncIterator[LineEnd]:
         if found.is_away:
             raise OSError("nobody is at home")
         near, far = trio.testing.memory_stream_pair()
@@ -105,7 +104,7 @@ async def lasting(channel_type: type[LineChannel] = LineChannel, **backfill: Any
         # The ids of questions are what some of the tests are about.
         server.received = ids
         sends.send_nowait(server)
-        async with channel_type(far.receive_stream, far.send_stream) as channel:
+        async with LineEnd(far) as channel:
             yield channel
 
     relay = RelayServer(lambda: reconnecting(connect), Backfill(Model(), **backfill), name="far", keeps_session=True)
@@ -113,7 +112,7 @@ async def lasting(channel_type: type[LineChannel] = LineChannel, **backfill: Any
     found.host.sent = ids
 
     async def serve() -> None:
-        await relay.serve_channel(LineChannel(host_end.receive_stream, host_end.send_stream))
+        await relay.serve_channel(LineEnd(host_end))
         found.over.set()
 
     with trio.fail_after(ALL_SECONDS):
@@ -240,7 +239,7 @@ async def test_what_may_have_run_is_an_error_and_what_is_repeatable_is_sent_agai
 
 
 async def test_a_request_that_the_server_ignored_because_it_had_lost_the_session_is_sent_again_whatever_it_is() -> None:
-    async with lasting(LosesSessions) as proxy:
+    async with lasting() as proxy:
         server = await proxy.open()
         await proxy.host.send(call("pay", "pay"))
         await server.receive()
@@ -258,7 +257,7 @@ async def test_a_request_that_the_server_ignored_because_it_had_lost_the_session
 
 
 async def test_the_first_request_that_the_server_ignored_has_the_session_opened_again() -> None:
-    async with lasting(LosesSessions) as proxy:
+    async with lasting() as proxy:
         server = await proxy.open()
         await proxy.host.send(call("pay", "pay"))
         await server.receive()
@@ -274,7 +273,7 @@ async def test_the_first_request_that_the_server_ignored_has_the_session_opened_
 
 
 async def test_a_request_that_waited_for_a_session_which_was_lost_as_well_is_sent_again() -> None:
-    async with lasting(LosesSessions) as proxy:
+    async with lasting() as proxy:
         server = await proxy.open()
         await server.send(b"LOST")
         await wait_all_tasks_blocked()
@@ -422,10 +421,10 @@ async def test_a_handshake_connects_again_although_the_reader_has_not_come_back_
     ends: list[trio.StapledStream[Any, Any]] = []
 
     @asynccontextmanager
-    async def connect() -> AsyncIterator[LineChannel]:
+    async def connect() -> AsyncIterator[LineEnd]:
         near, far = trio.testing.memory_stream_pair()
         ends.append(near)
-        async with LineChannel(far.receive_stream, far.send_stream) as channel:
+        async with LineEnd(far) as channel:
             yield channel
 
     with trio.fail_after(ALL_SECONDS):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+from ends import LineEnd
 from naming import naming, unnamed
 from one_era import one_era
 from principals import behind_a_proxy
@@ -43,7 +44,6 @@ from trio_mcp.types import (
     Tool as ToolModel,
     ToolAnnotations,
 )
-from trio_mcp_transports.stdio.channel import LineChannel
 
 ERAS = ("legacy", "modern")
 WAYS = ("alone", "mounted", "chain")
@@ -712,7 +712,7 @@ async def test_a_client_that_is_not_open_is_a_target_with_its_transport_options(
 
 async def test_a_proxy_of_a_client_that_was_made_of_a_channel_is_refused() -> None:
     here, _there = memory_stream_pair()
-    channel = nullcontext(LineChannel(here.receive_stream, here.send_stream))
+    channel = nullcontext(LineEnd(here))
     options = ClientOptions(info=Implementation(name="x", version="1"))
     with pytest.raises(TypeError, match=naming("Client.connect")):
         proxy(Client(channel, options))

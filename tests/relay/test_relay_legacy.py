@@ -10,6 +10,7 @@ from unittest.mock import ANY
 import pytest
 import trio
 import trio.testing
+from ends import LineEnd
 from relaying import (
     FORM,
     HELLO,
@@ -17,7 +18,6 @@ from relaying import (
     PROMPT,
     TOOL,
     Json,
-    LosesSessions,
     Model,
     ask,
     call,
@@ -73,7 +73,7 @@ async def test_a_ping_of_either_side_before_and_after_the_handshake_is_answered(
 async def test_replies_that_are_ready_together_share_a_write() -> None:
     writes: list[int] = []
 
-    class Host(LineChannel):
+    class Host(LineEnd):
         def send_nowait(self, value: Envelope) -> bool:
             writes.append(1)
             return super().send_nowait(value)
@@ -379,7 +379,7 @@ async def test_only_so_much_waits_for_a_server_that_reads_nothing() -> None:
 
 
 async def test_a_session_that_the_server_has_lost_ends_the_connection() -> None:
-    async with legacy(channel_type=LosesSessions) as proxy:
+    async with legacy() as proxy:
         await proxy.passed(call(1))
         await proxy.server.send(b"LOST")
         assert (await proxy.host.receive())["error"]["code"] == -32603

@@ -15,12 +15,12 @@ import pytest
 import trio
 import trio.testing
 from connected import connected
+from ends import memory_ends
 
 from trio_mcp import Client, Context, PeerError, Server, ServiceOptions, ToolError, accept
 from trio_mcp.errors import TaskCancelled
 from trio_mcp.session import serve_channel
 from trio_mcp.types import CallToolResult
-from trio_mcp_transports.memory import memory_pair
 
 
 class Broken(Exception):
@@ -293,7 +293,7 @@ def test_only_a_server_object_can_raise(target: Any) -> None:
 
 
 def test_a_pair_of_channels_raises_nothing_by_itself() -> None:
-    assert [channel.raised for channel in memory_pair()] == [None, None]
+    assert [channel.raised for channel in memory_ends()] == [None, None]
 
 
 # code for asyncio

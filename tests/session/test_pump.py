@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from ends import memory_ends
 from peer import ChannelClient, hello, message_of, modern_meta
 from talk import offering
 from trio.testing import wait_all_tasks_blocked
@@ -15,13 +16,12 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp import CancelReason
 from trio_mcp.server import Context, Server
 from trio_mcp.session import Envelope, MemoryBudget, MessageChannel
-from trio_mcp_transports.memory import MemoryChannel, memory_pair
 
 
 class Served(ChannelClient):
     """A client of a server that serves the other end of its channel; what has become of that shows here."""
 
-    def __init__(self, channel: MemoryChannel) -> None:
+    def __init__(self, channel: MessageChannel) -> None:
         super().__init__(channel)
         self.over = trio.Event()
 
@@ -36,7 +36,7 @@ class Served(ChannelClient):
 
 @asynccontextmanager
 async def serving(server: Server, buffer: int = 64) -> AsyncIterator[Served]:
-    ours, theirs = memory_pair(buffer)
+    ours, theirs = memory_ends(buffer)
     served = Served(ours)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(served.serve, server, theirs)
@@ -101,7 +101,7 @@ async def test_a_client_that_leaves_work_behind_is_logged_and_one_that_only_list
 class Watched(trio.abc.Channel[Envelope]):
     """A channel that reports when it is collected."""
 
-    def __init__(self, inner: MemoryChannel) -> None:
+    def __init__(self, inner: MessageChannel) -> None:
         self._inner = inner
         self.closed = trio.Event()
 
@@ -118,7 +118,7 @@ class Watched(trio.abc.Channel[Envelope]):
 
 async def test_a_tool_that_does_not_unwind_is_waited_for_within_a_bound(server: Server) -> None:
     async with trio.open_nursery() as nursery:
-        ours, theirs = memory_pair()
+        ours, theirs = memory_ends()
         watched, served = Watched(theirs), Served(ours)
         nursery.start_soon(served.serve, server, watched)
         await served.initialize()
@@ -231,7 +231,7 @@ async def test_what_a_call_drew_stays_counted_for_the_only_client_of_a_process_u
         return text
 
     budget = MemoryBudget(64 * 1024 * 1024)
-    ours, theirs = memory_pair(64)
+    ours, theirs = memory_ends()
     theirs.one_client = is_alone
     served = Served(ours)
     async with trio.open_nursery() as nursery:

@@ -7,6 +7,7 @@ import re
 
 import pytest
 import trio
+from ends import memory_ends
 from log_limits import SHOWN
 from peer import ChannelClient
 from talk import Talk, offering, talk_to
@@ -14,7 +15,6 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Server, ServiceOptions
 from trio_mcp.session import Service, serve_channel
-from trio_mcp_transports.memory import memory_pair
 
 TIMES = 100
 MALFORMED = b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": []}}'
@@ -53,7 +53,7 @@ async def test_malformed_messages_of_many_sessions_share_a_bound(caplog: pytest.
 
 
 async def leave_a_call_behind(service: Service) -> None:
-    ours, theirs = memory_pair(64)
+    ours, theirs = memory_ends()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_channel, service, theirs)
         client = ChannelClient(ours)

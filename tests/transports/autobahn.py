@@ -1,4 +1,4 @@
-"""The Autobahn test suite against both ends of our WebSockets: `make autobahn`, or `python tests/autobahn/run.py`.
+"""The Autobahn test suite against both ends of our WebSockets: `make autobahn`, or `python tests/transports/autobahn.py`.
 
 The suite is written in Python 2, and runs under CPython 2.7 only: $PYTHON27 or `python2.7` says where that is. It is installed
 with its own pip into a separate folder, once. Two agents echo what it sends:
