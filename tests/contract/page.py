@@ -1,4 +1,7 @@
-"""The tables of docs/internals/contract.md. `python tests/contract/page.py` updates them after a rule or a transport changed."""
+"""The tables of docs/internals/contract.md. After a rule or a transport changed, this updates them:
+
+PYTHONPATH=tests:tests/transports python tests/contract/page.py
+"""
 
 from __future__ import annotations
 

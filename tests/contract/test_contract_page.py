@@ -72,7 +72,7 @@ def test_the_test_module_of_the_page_has_every_case_of_its_transport() -> None:
 
 
 def test_the_tables_are_those_of_the_rules() -> None:
-    assert with_tables(PAGE.text) == PAGE.text, "run `python tests/contract/page.py`"
+    assert with_tables(PAGE.text) == PAGE.text, "run tests/contract/page.py"
 
 
 def test_every_rule_is_in_a_group_that_the_tables_show() -> None:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from inspect import iscoroutinefunction
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-import trio
 from asgi_peer import AsgiPeer, served
 from stage import Stage, Talk
 from talking import GRACE, Session, WatchedStore
-from trio.testing import MockClock
+from virtual_time import run_in_virtual_time
 
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
 HERE = Path(__file__).parent
-T = TypeVar("T")
 
 
-def run_in_virtual_time(
-    main: Callable[[], Awaitable[T]], *, clock: object = None, instruments: Sequence[trio.abc.Instrument] = ()
-) -> T:
-    return trio.run(main, clock=MockClock(autojump_threshold=0), instruments=instruments)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == HERE and iscoroutinefunction(getattr(item, "obj", None)):
-            item.add_marker(pytest.mark.trio(run=run_in_virtual_time))
+@pytest.hookimpl(tryfirst=True)  # before pytest-trio puts its own marker on every coroutine
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    run_in_virtual_time(item for item in items if item.path.parent == HERE)
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ class MemoryMaker:
 class StdioMaker:
     name = "stdio"
     revisions = ALL
-    command: Sequence[str] = (sys.executable, str(Path(__file__).with_name("stdio_child.py")))
+    command: Sequence[str] = (sys.executable, str(ROOT / "tests" / "contract" / "stdio_child.py"))
     traits = frozenset({Trait.SHARED, Trait.CHILD, Trait.TEXT, Trait.BYTES})
 
     @asynccontextmanager

@@ -37,6 +37,11 @@ from trio_mcp.types import (
 )
 
 
+@pytest.fixture
+def opening(mode: str) -> Any:
+    return as_legacy if mode == "legacy" else as_modern
+
+
 @asynccontextmanager
 async def clients_of(mode: str, *servers: Server, **options: Any) -> AsyncIterator[list[Client]]:
     clients = [Client.connect(server, mode=mode, **options) for server in servers]
@@ -348,8 +353,7 @@ async def test_what_a_provider_says_is_not_shown_to_the_model(mode: str) -> None
     assert "hunter2" not in texts([result])[0]
 
 
-async def test_a_connection_that_is_lost_fails_its_calls_and_no_others(mode: str) -> None:
-    opening = as_legacy if mode == "legacy" else as_modern
+async def test_a_connection_that_is_lost_fails_its_calls_and_no_others(mode: str, opening: Any) -> None:
     model = ScriptedModel([use("book", "1"), use("add", "2", a=1, b=2)], use("book", "3"), "done")
     async with clients_of(mode, calculator()) as clients:
         # The first call starts a task of the service, which the conversation would count as its own.
@@ -397,8 +401,7 @@ async def test_an_answer_that_is_no_json_ends_the_run_before_any_call(mode: str,
 # lists and names
 
 
-async def test_a_list_that_fails_ends_the_run_and_names_the_server(mode: str) -> None:
-    opening = as_legacy if mode == "legacy" else as_modern
+async def test_a_list_that_fails_ends_the_run_and_names_the_server(mode: str, opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         run = start(run_agent, ScriptedModel(), "?", [client])
         await wire.request("tools/list")
