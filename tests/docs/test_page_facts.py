@@ -4,43 +4,26 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, fields
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import click
 import pytest
-from pages import Page
+from constants import code
+from convention import CONVENTION
+from pages import Page, program
 from wire_terms import SERVER_BUSY
 
-from trio_mcp import Context, HttpOptions, ServiceOptions, TaskOptions, ToolSearch
+from trio_mcp import ClientGroup, Context, HttpOptions, RelayServer, ServiceOptions, TaskOptions, ToolSearch, run_agent
 from trio_mcp.auth import ENTRA, GITHUB, GOOGLE, OAuth
-from trio_mcp.auth.proxy.sealed import Access, Client, Code, Login, Refresh
-from trio_mcp.base.backoff import STABLE_AFTER
 from trio_mcp.base.shared_limits import ANSWERED_QUESTIONS, STORED_RECORDS
-from trio_mcp.cli.commands.dev import command_line
-from trio_mcp.cli.dev.child import HAND_OVER_SECONDS
-from trio_mcp.cli.dev.parent import BACKOFF, END_SECONDS
-from trio_mcp.client import MAX_ROUNDS
-from trio_mcp.compose import connection, group, lists
-from trio_mcp.compose.agent import agent, calls
-from trio_mcp.errors import AuthorizationErrorKind, ProviderError, ProviderErrorKind
+from trio_mcp.client import MAX_ROUNDS, ClientOptions
+from trio_mcp.errors import AuthorizationErrorKind
 from trio_mcp.http import HttpLimits
 from trio_mcp.mcp_json.entries import KNOWN
 from trio_mcp.openapi import OpenApiLimits
-from trio_mcp.openapi.adding import TIMEOUT as API_TIMEOUT
-from trio_mcp.openapi.documents import MAX_DEPTH, MAX_VALUES
-from trio_mcp.openapi.names import MAX_NAME
-from trio_mcp.openapi.reading import READ_INLINE
-from trio_mcp.openapi.sending import MAX_REDIRECTS
-from trio_mcp.protocol.json_limits import JsonLimits
-from trio_mcp.protocol.sealing.request_state import MAX_STATE
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider
-from trio_mcp.providers.api import MAX_RETRIES, MAX_WAIT, PASSING, RETRY_BACKOFF, TIMEOUT
-from trio_mcp.relay.host_links import IDLE_SECONDS
-from trio_mcp.relay.mirroring import OPEN_SECONDS
-from trio_mcp.relay.proxies import START_SECONDS
-from trio_mcp.relay.server import MAX_SESSIONS
 from trio_mcp.server import (
     BranchOptions,
     Elicitation,
@@ -50,32 +33,22 @@ from trio_mcp.server import (
     ToolBuilder,
     ToolLoopResult,
 )
-from trio_mcp.server.data import completion
-from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
-from trio_mcp.server.sampling.looper import MAX_ITERATIONS
-from trio_mcp.server.tools.search_index import MAX_TERMS
-from trio_mcp.server.values.media import MAX_FILE
-from trio_mcp.server.values.schemas import MAX_INLINED
-from trio_mcp.session import CallState, Limits, Service, token_usage
-from trio_mcp.session.server_requests import MAX_HANDLERS
-from trio_mcp.stores.sealed import SECONDS
-from trio_mcp.stores.sqlite import SWEEP_SECONDS
-from trio_mcp.stores.sqlite_schema import BUSY_SECONDS, CHECKED_BYTES
-from trio_mcp.telemetry.conventions import MAX_CONTENT, REFUSALS
-from trio_mcp.telemetry.spans import LONGEST
+from trio_mcp.session import CallState, Limits, Service
 from trio_mcp.testing import Way
 from trio_mcp.testing.mock.actions import ACTIONS
-from trio_mcp_transports.http.server.lifespan import RESTART_DELAY
 from trio_mcp_transports.hypercorn.config import DEFAULT_CONNECTION_LIMITS, ConnectionLimits, guarded_config
-from trio_mcp_transports.hypercorn.connection import MAX_RECV
-from trio_mcp_transports.websocket.client import INBOX, connect
-from trio_mcp_transports.websocket.handshake import MAX_HANDSHAKE
+from trio_mcp_transports.websocket.client import connect
 
 KIB, MIB = 1024, 1024**2
 MINUTE, HOUR, DAY = 60, 60 * 60, 24 * 60 * 60
 OPTIONS, PARKING, SEARCH = ServiceOptions(), Limits(), ToolSearch()
 HTTP, GUARD = HttpLimits(), DEFAULT_CONNECTION_LIMITS
+DEV = program.get_command(click.Context(program), "dev")
 WEBSOCKET = {name: parameter.default for name, parameter in inspect.signature(connect).parameters.items()}
+
+
+def default(function: Callable[..., object], parameter: str) -> Any:
+    return inspect.signature(function).parameters[parameter].default
 
 
 def same(first: object, *others: object) -> object:
@@ -90,69 +63,70 @@ def words(text: str, value: object, is_now: object) -> str:
 
 FACTS = {
     "agents": [
-        f"`max_iterations` ({token_usage.MAX_ITERATIONS})",
-        f"No answer has more than {token_usage.MAX_CALLS} calls",
-        f"at most `max_parallel` of them ({calls.MAX_PARALLEL})",
-        f"`max_result` bytes ({calls.MAX_RESULT // MIB} MiB)",
-        f"`max_tokens` ({agent.MAX_TOKENS:,} for one answer)",
-        f"`list_timeout` seconds ({calls.LIST_TIMEOUT:g})",
+        f"`max_iterations` ({default(run_agent, 'max_iterations')})",
+        f"No answer has more than {code.session.MAX_CALLS} calls",
+        f"at most `max_parallel` of them ({code.compose.MAX_PARALLEL})",
+        f"`max_result` bytes ({code.compose.MAX_RESULT // MIB} MiB)",
+        f"`max_tokens` ({default(run_agent, 'max_tokens'):,} for one answer)",
+        f"`list_timeout` seconds ({code.compose.LIST_TIMEOUT:g})",
     ],
     "backfill": [f"more than {ANSWERED_QUESTIONS.limit} questions at a time"],
     "branches": [f"never more than the server ({OPTIONS.max_depth})"],
-    "clients": [f"for this server ({MAX_HANDLERS})"],
+    "clients": [f"for this server ({default(ClientOptions, 'max_handlers')})"],
     "composition": [
-        f"at most {START_SECONDS:g} seconds",
-        f"max_sessions={MAX_SESSIONS})",
-        words("five minutes", 5 * MINUTE, IDLE_SECONDS),
+        f"at most {code.relay.START_SECONDS:g} seconds",
+        f"max_sessions={default(RelayServer, 'max_sessions')})",
+        words("five minutes", 5 * MINUTE, code.relay.IDLE_SECONDS),
     ],
     "dev": [
-        f"{LIFESPAN_EXIT_SECONDS:g} seconds",
-        f"at most {HAND_OVER_SECONDS:g} seconds",
-        f"and {END_SECONDS:g} seconds",
-        f"from {BACKOFF.first:g} to {BACKOFF.longest:g} seconds",
+        f"{code.server.LIFESPAN_EXIT_SECONDS:g} seconds",
+        f"at most {code.cli.HAND_OVER_SECONDS:g} seconds",
+        f"and {code.cli.dev.END_SECONDS:g} seconds",
+        "from {first:g} to {longest:g} seconds".format_map(vars(code.cli.dev.BACKOFF)),
     ],
     "groups": [
-        f"up to {connection.ATTEMPTS} attempts",
-        f"at most {connection.BACKOFF.longest:g} seconds apart",
-        f"at most `open_timeout` seconds ({group.OPEN_TIMEOUT:g})",
-        f"a connection of {STABLE_AFTER:g} seconds",
-        f"`timeout` seconds ({lists.LIST_TIMEOUT:g})",
+        f"up to {code.compose.ATTEMPTS} attempts",
+        f"at most {code.compose.BACKOFF.longest:g} seconds apart",
+        f"at most `open_timeout` seconds ({code.compose.OPEN_TIMEOUT:g})",
+        f"a connection of {code.base.STABLE_AFTER:g} seconds",
+        f"`timeout` seconds ({default(ClientGroup.list_prompts, 'timeout'):g})",
     ],
     "handoff": [f"`ServiceOptions.cancel_grace` ({OPTIONS.cancel_grace:g} seconds)"],
     "limits": [
-        f"| the same for the lists of a [mounted proxy](composition.md#mount-a-proxy) | {OPEN_SECONDS:g} |",
-        f"before it is used | {connection.LISTEN_SECONDS:g} |",
+        f"| the same for the lists of a [mounted proxy](composition.md#mount-a-proxy) | {code.relay.OPEN_SECONDS:g} |",
+        f"before it is used | {code.compose.LISTEN_SECONDS:g} |",
     ],
     "oauth-proxy": [
-        words("| 90 days", 90 * DAY, Client.LIFETIME),
-        words("| 10 minutes each", 10 * MINUTE, Login.LIFETIME),
-        words("| 60 seconds, once", MINUTE, Code.LIFETIME),
-        words("| 1 hour", HOUR, Access.LIFETIME),
-        words("| 30 days", 30 * DAY, Refresh.LIFETIME),
+        words("| 90 days", 90 * DAY, code.auth.proxy.Client.LIFETIME),
+        words("| 10 minutes each", 10 * MINUTE, code.auth.proxy.Login.LIFETIME),
+        words("| 60 seconds, once", MINUTE, code.auth.proxy.Code.LIFETIME),
+        words("| 1 hour", HOUR, code.auth.proxy.Access.LIFETIME),
+        words("| 30 days", 30 * DAY, code.auth.proxy.Refresh.LIFETIME),
     ],
     "observing": [
         f"`{name}=` ({option.default})" for name, option in [*inspect.signature(Service.tree).parameters.items()][1:]
     ],
     "openapi": [
-        f"within `timeout` seconds ({API_TIMEOUT:g} by default)",
-        f"at most {MAX_NAME} of them",
-        f"at most {MAX_VALUES:,} values and names, {MAX_DEPTH} levels, and {JsonLimits().max_number_chars} characters",
-        f"more than {READ_INLINE // KIB} KiB",
-        words("at most five times", 5, MAX_REDIRECTS),
+        f"within `timeout` seconds ({code.openapi.TIMEOUT:g} by default)",
+        f"at most {code.openapi.names.MAX_NAME} of them",
+        f"at most {code.openapi.MAX_VALUES:,} values and names, {code.openapi.MAX_DEPTH} levels",
+        f"levels, and {code.protocol.JsonLimits.max_number_chars} characters",
+        f"more than {code.openapi.READ_INLINE // KIB} KiB",
+        words("at most five times", 5, code.openapi.MAX_REDIRECTS),
     ],
     "providers": [
-        f"| `max_retries` | {MAX_RETRIES} |",
-        f"| `timeout` | {TIMEOUT:g} |",
+        f"| `max_retries` | {default(OpenAIProvider, 'max_retries')} |",
+        f"| `timeout` | {default(OpenAIProvider, 'timeout'):g} |",
         words(
-            f"from {RETRY_BACKOFF.first:g} to {RETRY_BACKOFF.longest:g} seconds, half of it random",
+            "from {first:g} to {longest:g} seconds, half of it random".format_map(vars(code.providers.RETRY_BACKOFF)),
             0.5,
-            RETRY_BACKOFF.jitter,
+            getattr(code.providers.RETRY_BACKOFF, "jitter", code.base.Backoff.jitter),
         ),
-        f"longer than {MAX_WAIT:g} seconds",
+        f"longer than {code.providers.MAX_WAIT:g} seconds",
     ],
     "results": [
-        f"A file may have {MAX_FILE // MIB} MiB",
-        f"more than {MAX_INLINED // KIB} KiB",
+        f"A file may have {code.server.MAX_FILE // MIB} MiB",
+        f"more than {code.server.MAX_INLINED // KIB} KiB",
         f"({OPTIONS.result_ttl:g} by default)",
     ],
     "rounds": [
@@ -161,34 +135,36 @@ FACTS = {
         f"| {PARKING.park_ttl:g} seconds |",
         f"| {PARKING.parked:,}; over half of them, [a quarter of one caller](limits.md#what-callers-share) |",
         f"| {OPTIONS.max_state // KIB} KiB |",
-        f"| {MAX_STATE // KIB} KiB |",
+        f"| {code.protocol.MAX_STATE // KIB} KiB |",
         f"give up after {MAX_ROUNDS} rounds",
     ],
-    "servers": [f"The first {completion.MAX_VALUES} suggestions"],
+    "servers": [f"The first {code.server.MAX_VALUES} suggestions"],
     "state": [
-        f"has {LIFESPAN_EXIT_SECONDS:g} seconds (`LIFESPAN_EXIT_SECONDS`)",
-        f"at most every {RESTART_DELAY:g} seconds",
+        f"has {code.server.LIFESPAN_EXIT_SECONDS:g} seconds (`LIFESPAN_EXIT_SECONDS`)",
+        f"at most every {code.http.server.lifespan.RESTART_DELAY:g} seconds",
         f"the error {SERVER_BUSY} (HTTP 503)",
     ],
     "stores": [
-        f"waits {BUSY_SECONDS:g} seconds for the lock, and one behind another write up to {SECONDS:g}",
-        f"after {SECONDS:g} seconds the operation fails",
-        f"A file over {CHECKED_BYTES // MIB} MiB",
-        words("deleted every five seconds", 5, SWEEP_SECONDS),
+        f"waits {code.stores.BUSY_SECONDS:g} seconds for the lock",
+        f"one behind another write up to {code.stores.sealed.SECONDS:g}",
+        f"after {code.stores.sealed.SECONDS:g} seconds the operation fails",
+        f"A file over {code.stores.CHECKED_BYTES // MIB} MiB",
+        words("deleted every five seconds", 5, code.stores.SWEEP_SECONDS),
         words("100,000 records", 100_000, STORED_RECORDS.limit),
     ],
     "telemetry": [
-        *(f"{number:,}" for number in (*LONGEST.values(), MAX_CONTENT)),
+        *(f"{number:,}" for number in code.telemetry.LONGEST.values()),
+        f"{code.telemetry.MAX_CONTENT:,}",
         words(
             "-32700, -32600 to -32602 and -32002 are no errors",
             [-32700, -32602, -32601, -32600, -32002],
-            sorted(REFUSALS),
+            sorted(CONVENTION["server_refusals"]),
         ),
     ],
-    "tool-loops": [f"`max_iterations={MAX_ITERATIONS}`", f"more than {token_usage.MAX_CALLS} calls"],
+    "tool-loops": [f"`max_iterations={code.server.MAX_ITERATIONS}`", f"more than {code.session.MAX_CALLS} calls"],
     "tool-search": [
         f"| `results`, `max_results` | {SEARCH.results}, {SEARCH.max_results} |",
-        f"| `max_query` | {SEARCH.max_query} | characters of a query, of which the first {MAX_TERMS} ",
+        f"| `max_query` | {SEARCH.max_query} | characters of a query, of which the first {code.server.MAX_TERMS} ",
         f"| `max_result_bytes` | {SEARCH.max_result_bytes:,} |",
         f"| `{SEARCH.search_name}`, `{SEARCH.call_name}` |",
     ],
@@ -201,9 +177,9 @@ FACTS = {
         f"| time for one write | {same(WEBSOCKET['write_deadline'], GUARD.send_timeout):g} s |",
         f"| time from the first byte of a message to its last | {GUARD.message_timeout:g} s,",
         f"| messages for a client that does not read | {OPTIONS.outbox} |",
-        f"| messages from a client that does not read its answers | those of one read, {MAX_RECV // KIB} KiB |",
-        f"| messages that wait for a slow receiver in our client | {INBOX}, or one `max_message` |",
-        f"| what a server may send before our client's connection is open | {MAX_HANDSHAKE // KIB} KiB |",
+        f"| messages from a client that does not read its answers | those of one read, {code.hypercorn.MAX_RECV // KIB} KiB |",
+        f"| messages that wait for a slow receiver in our client | {code.websocket.INBOX}, or one `max_message` |",
+        f"| what a server may send before our client's connection is open | {code.websocket.MAX_HANDSHAKE // KIB} KiB |",
         *(f"`{name}` ({WEBSOCKET[name]:g}" for name in ("connect_timeout", "write_deadline", "ping_interval")),
     ],
 }
@@ -224,7 +200,7 @@ NAMES: list[tuple[str, str, Iterable[object]]] = [
     ("branches", "`{}=", get_type_hints(BranchOptions)),
     ("branches", "ServiceOptions({}=", ["parallel_prompts", "estimate_tokens"]),
     ("deployment", "`{}`", [field.name for field in fields(HttpOptions)]),
-    ("dev", "{}", [name for option in command_line.params if isinstance(option, click.Option) for name in option.opts]),
+    ("dev", "{}", [name for option in DEV.params if isinstance(option, click.Option) for name in option.opts]),
     ("forms", "ctx.{}", [f"elicit.{name}" for name in public(vars(Elicitation))] + ["elicit_url"]),
     ("forms", "`{}", [name for name in public(dir(ElicitExchange)) if name != "arguments"]),
     ("groups", "`{}`", KNOWN - {"environment"}),
@@ -276,12 +252,6 @@ TABLES: list[tuple[str, Iterable[str], Iterable[str]]] = [
 @pytest.mark.parametrize(("what", "listed", "known"), TABLES, ids=[what for what, *_ in TABLES])
 def test_a_table_has_each_name_of_the_code_and_no_other(what: str, listed: Iterable[str], known: Iterable[str]) -> None:
     assert sorted(set(listed)) == sorted(known)
-
-
-def test_the_failures_of_providers_are_listed_with_those_that_are_tried_again() -> None:
-    rows = re.findall(r"^\| `([A-Z_]+)` \|.*\| (yes|no) \|$", Page("providers").text, re.MULTILINE)
-    assert {name: again == "yes" for name, again in rows} == {kind.name: kind in PASSING for kind in ProviderErrorKind}
-    assert all(ProviderError("x", kind=kind).public_text for kind in ProviderErrorKind)
 
 
 def test_the_limits_of_documents_are_listed_with_their_values() -> None:

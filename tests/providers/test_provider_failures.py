@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
+from pages import Page
 
-from trio_mcp.errors import ProviderError
+from trio_mcp.errors import ProviderError, ProviderErrorKind
+from trio_mcp.providers.api import PASSING
 from trio_mcp.providers.endpoint import HIDDEN, MAX_EXCERPT, Endpoint, Vendor, malformed, read_object, rejected_with
 
 KEY = "sk-of-the-test"
@@ -41,3 +44,9 @@ def test_no_part_of_a_key_is_shown_also_where_the_words_are_cut_off(failure: Cal
     texts = [str(failure(f"{'x' * before}{KEY} is no key")) for before in range(MAX_EXCERPT)]
     assert HIDDEN in texts[0]
     assert [text for text in texts if KEY[:4] in text] == []
+
+
+def test_the_failures_of_providers_are_listed_with_those_that_are_tried_again() -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \|.*\| (yes|no) \|$", Page("providers").text, re.MULTILINE)
+    assert {name: again == "yes" for name, again in rows} == {kind.name: kind in PASSING for kind in ProviderErrorKind}
+    assert all(ProviderError("x", kind=kind).public_text for kind in ProviderErrorKind)
