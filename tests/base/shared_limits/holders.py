@@ -9,45 +9,36 @@ principal; None is one that is alone.
 from __future__ import annotations
 
 import itertools
-import json
+import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, closing, contextmanager
 from functools import partial
-from types import ModuleType
-from typing import Any, Never, TypeAlias
-from urllib.parse import urlencode
+from typing import Any, TypeAlias
 
 import pytest
 import trio
 from asgi_peer import JSON_HEADERS, REFUSABLE, AsgiPeer, AsgiSocket, initialize, served
 from peer import EVERYTHING
+from proxy_requests import Attempt, fetched_clients, provider_requests
 from talk import Talk, offering
 from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Backfill, Context, HttpRequest, RelayServer, Server, ServiceOptions, TaskOptions, proxy
-from trio_mcp.auth import GITHUB, OAuthProxy, ProtectedResource
-from trio_mcp.auth.proxy import clients, endpoints, upstream
-from trio_mcp.auth.proxy.rejections import Rejected
-from trio_mcp.auth.proxy.sealed import Box, Client, Refresh, digest
-from trio_mcp.auth.replies import Reply
+from trio_mcp import Backfill, Context, RelayServer, Server, ServiceOptions, TaskOptions, proxy
 from trio_mcp.base import shared_limits
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.base.shared_limits import SharedLimit
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import Encoded
-from trio_mcp.relay import host_links
 from trio_mcp.runtime import Account, open_supervisor
 from trio_mcp.server import registration
-from trio_mcp.session import KeyRing, Limits, MemoryBudget, Peer, Service, keyed_calls, subscriptions
-from trio_mcp.session.calls import directory, url_elicitations
+from trio_mcp.session import Limits, MemoryBudget, Peer, Service
 from trio_mcp.session.calls.directory import CallDirectory
 from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations
 from trio_mcp.session.keyed_calls import KeyTable
-from trio_mcp.session.recovery import key_store, settling
 from trio_mcp.session.recovery.key_store import CallKey, Claim, KeyStore
 from trio_mcp.session.recovery.settling import Settling
 from trio_mcp.stores import Append, Forget, LogKey, MemoryEventStore, MemoryStore, Put, Record, StoreError, StoreFull
@@ -97,10 +88,14 @@ class Callers:
 
 
 @contextmanager
-def limited(module: ModuleType, name: str, size: int = 1) -> Iterator[None]:
-    """Let the shared limit of this name have room for `LIMIT` things of this size in a module."""
+def limited(limit: SharedLimit, size: int = 1) -> Iterator[None]:
+    """Let a shared limit have room for `LIMIT` things of this size in the module that keeps it."""
+    modules = [
+        each for name, each in [*sys.modules.items()] if name.startswith("trio_mcp.") and each is not shared_limits
+    ]
+    ((module, name),) = [(each, name) for each in modules for name, value in vars(each).items() if value is limit]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, name, getattr(module, name)._replace(limit=size * LIMIT))
+        patch.setattr(module, name, limit._replace(limit=size * LIMIT))
         yield
 
 
@@ -221,10 +216,10 @@ def listen(talk: Talk, uri: str) -> None:
 
 @asynccontextmanager
 async def subscribing(
-    name: str, size: int, subscribe: Callable[[Talk, str], None], *, legacy: bool = False
+    limit: SharedLimit, size: int, subscribe: Callable[[Talk, str], None], *, legacy: bool = False
 ) -> AsyncIterator[Hold]:
-    """Hold a subscription to a resource; the limit of this name has room for `LIMIT` things of this size."""
-    with limited(subscriptions, name, size):
+    """Hold a subscription to a resource; this limit has room for `LIMIT` things of this size."""
+    with limited(limit, size):
         async with callers() as known:
 
             async def hold(caller: str | None) -> str | None:
@@ -237,7 +232,7 @@ async def subscribing(
 
 @asynccontextmanager
 async def awaited_pages() -> AsyncIterator[Hold]:
-    with limited(url_elicitations, "AWAITED_PAGES"):
+    with limited(shared_limits.AWAITED_PAGES):
         async with calling("visit") as hold:
             yield hold
 
@@ -245,7 +240,7 @@ async def awaited_pages() -> AsyncIterator[Hold]:
 @asynccontextmanager
 async def stored_outcomes() -> AsyncIterator[Hold]:
     records, numbers = RepeatedRecords(peer_logger(__name__)), itertools.count()
-    with limited(key_store, "STORED_OUTCOMES"):
+    with limited(shared_limits.STORED_OUTCOMES):
         async with open_supervisor() as supervisor:
             unsettled = Settling(supervisor, MemoryBudget(), records)
             keys = KeyStore(MemoryStore(), lambda: "node", 60.0, records, supervisor, unsettled)
@@ -284,7 +279,7 @@ async def unsettled() -> AsyncIterator[Hold]:
     async def fail() -> None:
         raise StoreError
 
-    with limited(settling, "UNSETTLED"):
+    with limited(shared_limits.UNSETTLED):
         async with Server("s", version="1").open_service() as service:
             records = service.calls.settling
 
@@ -316,7 +311,7 @@ async def followed_resources() -> AsyncIterator[Hold]:
     outer, far, numbers = Server("outer", version="1"), Server("far", version="1"), itertools.count()
     far.resource("a:{name}")(lambda name: name)
     outer.mount("f", proxy(far))
-    with limited(host_links, "FOLLOWED_RESOURCES"):
+    with limited(shared_limits.FOLLOWED_RESOURCES):
         async with outer.open_service() as service:
             known = Callers(service)
 
@@ -419,68 +414,24 @@ async def open_websocket(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
     return None if socket.sent[0]["type"] == "websocket.accept" else str(socket.sent[1]["body"])
 
 
-# requests to a provider of identities, which does not answer
-
-
-async def silent(*_: object, **__: object) -> Reply:
-    await trio.sleep_forever()
-    raise AssertionError
-
-
 @asynccontextmanager
-async def attempting(attempt: Callable[[str | None], Awaitable[str]]) -> AsyncIterator[Hold]:
+async def attempting(limit: SharedLimit, opened: Callable[[], AbstractContextManager[Attempt]]) -> AsyncIterator[Hold]:
     """Hold what this does until it is cancelled, or returns why it is refused."""
-    async with trio.open_nursery() as nursery:
+    with limited(limit), opened() as attempt:
+        async with trio.open_nursery() as nursery:
 
-        async def hold(caller: str | None) -> str | None:
-            refused: list[str] = []
+            async def hold(caller: str | None) -> str | None:
+                refused: list[str] = []
 
-            async def noted() -> None:
-                refused.append(await attempt(caller))
+                async def noted() -> None:
+                    refused.append(await attempt(caller))
 
-            nursery.start_soon(noted)
-            await wait_all_tasks_blocked()
-            return refused[0] if refused else None
+                nursery.start_soon(noted)
+                await wait_all_tasks_blocked()
+                return refused[0] if refused else None
 
-        yield hold
-        nursery.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def fetched_clients() -> AsyncIterator[Hold]:
-    async def find(caller: str | None) -> str:
-        with pytest.raises(Rejected) as refused:
-            await known.find("https://app.example.com/client.json", caller)
-        return str(refused.value)
-
-    with limited(clients, "FETCHED_CLIENTS"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clients, "fetch", silent)
-        known = clients.Clients(Box(KeyRing.random(), "a"), "https://mcp.example.com")
-        async with attempting(find) as hold:
             yield hold
-
-
-@asynccontextmanager
-async def provider_requests() -> AsyncIterator[Hold]:
-    resource, keys = "https://mcp.example.com/mcp", KeyRing([b"k" * 32])
-    box = Box(keys, f"{resource} {GITHUB.authorize_url} proxy")
-    client_id = box.seal(Client(name="", redirect_uris=()))
-    kept = box.seal(Refresh(client=digest(client_id), principal="1", scopes=(), refresh=None, access="token"))
-    form = {"grant_type": "refresh_token", "client_id": client_id, "refresh_token": kept}
-    headers = {"content-type": "application/x-www-form-urlencoded"}
-
-    async def refresh(caller: str | None) -> str:
-        body = urlencode(form).encode()
-        request = HttpRequest[Never]("POST", "/mcp/oauth/token", "", headers, body, client=caller)
-        return str(json.loads((await token(request)).content)["error_description"])
-
-    with limited(endpoints, "PROVIDER_REQUESTS"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(upstream, "fetch", silent)
-        github = OAuthProxy(GITHUB, client_id="proxy", client_secret="secret", keys=keys)
-        routes = ProtectedResource(resource, github).routes(["/mcp"], list)
-        (token,) = (route.handler for route in routes if route.path == "/mcp/oauth/token")
-        async with attempting(refresh) as hold:
-            yield hold
+            nursery.cancel_scope.cancel()
 
 
 HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]]] = [
@@ -492,13 +443,16 @@ HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Ho
     (shared_limits.TOOL_QUEUE, lambda: calling_limited("first", limit=1, queue=LIMIT)),
     (shared_limits.OPEN_TASKS, open_tasks),
     (shared_limits.WAITING_FOR_TASKS, waiting_for_tasks),
-    (shared_limits.SUBSCRIPTIONS, lambda: subscribing("SUBSCRIPTIONS", 1, subscribe, legacy=True)),
-    (shared_limits.SUBSCRIPTIONS, lambda: subscribing("SUBSCRIPTIONS", 1, listen)),
+    (shared_limits.SUBSCRIPTIONS, lambda: subscribing(shared_limits.SUBSCRIPTIONS, 1, subscribe, legacy=True)),
+    (shared_limits.SUBSCRIPTIONS, lambda: subscribing(shared_limits.SUBSCRIPTIONS, 1, listen)),
     (
         shared_limits.SUBSCRIBED_CHARACTERS,
-        lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00"), subscribe, legacy=True),
+        lambda: subscribing(shared_limits.SUBSCRIBED_CHARACTERS, len("a:00"), subscribe, legacy=True),
     ),
-    (shared_limits.SUBSCRIBED_CHARACTERS, lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00"), listen)),
+    (
+        shared_limits.SUBSCRIBED_CHARACTERS,
+        lambda: subscribing(shared_limits.SUBSCRIBED_CHARACTERS, len("a:00"), listen),
+    ),
     (shared_limits.AWAITED_PAGES, awaited_pages),
     (shared_limits.STORED_OUTCOMES, stored_outcomes),
     (shared_limits.UNSETTLED, unsettled),
@@ -511,8 +465,8 @@ HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Ho
     (shared_limits.ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING, legacy=True)),
     (shared_limits.ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING)),
     (shared_limits.STORED_RECORDS, stored_records),
-    (shared_limits.FETCHED_CLIENTS, fetched_clients),
-    (shared_limits.PROVIDER_REQUESTS, provider_requests),
+    (shared_limits.FETCHED_CLIENTS, lambda: attempting(shared_limits.FETCHED_CLIENTS, fetched_clients)),
+    (shared_limits.PROVIDER_REQUESTS, lambda: attempting(shared_limits.PROVIDER_REQUESTS, provider_requests)),
 ]
 
 NEVER_ALONE = {
@@ -526,8 +480,8 @@ NEVER_ALONE = {
 
 
 @asynccontextmanager
-async def finished(name: str, size: int) -> AsyncIterator[Keep]:
-    with limited(directory, name, size), closing(CallDirectory[str, str](60, MemoryBudget())) as calls:
+async def finished(limit: SharedLimit, size: int) -> AsyncIterator[Keep]:
+    with limited(limit, size), closing(CallDirectory[str, str](60, MemoryBudget())) as calls:
         names: dict[str, str | None] = {}
 
         def keep(caller: str | None) -> Mapping[str | None, int]:
@@ -540,9 +494,9 @@ async def finished(name: str, size: int) -> AsyncIterator[Keep]:
 
 
 @asynccontextmanager
-async def keyed(name: str, size: int, *, grace: float = 60) -> AsyncIterator[Keep]:
+async def keyed(limit: SharedLimit, size: int, *, grace: float = 60) -> AsyncIterator[Keep]:
     """Keep the outcome of a call under a key, of this size; without a grace period only the key."""
-    with limited(keyed_calls, name, size), closing(KeyTable(grace, MemoryBudget())) as calls:
+    with limited(limit, size), closing(KeyTable(grace, MemoryBudget())) as calls:
         keys: list[CallKey] = []
 
         def keep(caller: str | None) -> Mapping[str | None, int]:
@@ -557,7 +511,7 @@ async def keyed(name: str, size: int, *, grace: float = 60) -> AsyncIterator[Kee
 
 @asynccontextmanager
 async def replayed() -> AsyncIterator[Keep]:
-    with limited(directory, "REPLAYED_STATES"), closing(CallDirectory[str, str](60, MemoryBudget())) as calls:
+    with limited(shared_limits.REPLAYED_STATES), closing(CallDirectory[str, str](60, MemoryBudget())) as calls:
         names: dict[str, str | None] = {}
 
         def keep(caller: str | None) -> Mapping[str | None, int]:
@@ -571,7 +525,7 @@ async def replayed() -> AsyncIterator[Keep]:
 
 @asynccontextmanager
 async def left_pages() -> AsyncIterator[Keep]:
-    with limited(url_elicitations, "LEFT_PAGES"):
+    with limited(shared_limits.LEFT_PAGES):
         pages, memory = UrlElicitations(), MemoryBudget()
         accounts: list[tuple[str | None, Account]] = []
 
@@ -616,11 +570,11 @@ async def stored_events(**limits: int) -> AsyncIterator[Keep]:
 
 KEEPERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Keep]]] = {
     shared_limits.LEFT_PAGES: left_pages,
-    shared_limits.KEYED_OUTCOMES: lambda: keyed("KEYED_OUTCOMES", 1),
-    shared_limits.KEYED_OUTCOME_BYTES: lambda: keyed("KEYED_OUTCOME_BYTES", 100_000),
-    shared_limits.USED_KEYS: lambda: keyed("USED_KEYS", 1, grace=0),
-    shared_limits.FINISHED_CALLS: lambda: finished("FINISHED_CALLS", 1),
-    shared_limits.FINISHED_BYTES: lambda: finished("FINISHED_BYTES", 100_000),
+    shared_limits.KEYED_OUTCOMES: lambda: keyed(shared_limits.KEYED_OUTCOMES, 1),
+    shared_limits.KEYED_OUTCOME_BYTES: lambda: keyed(shared_limits.KEYED_OUTCOME_BYTES, 100_000),
+    shared_limits.USED_KEYS: lambda: keyed(shared_limits.USED_KEYS, 1, grace=0),
+    shared_limits.FINISHED_CALLS: lambda: finished(shared_limits.FINISHED_CALLS, 1),
+    shared_limits.FINISHED_BYTES: lambda: finished(shared_limits.FINISHED_BYTES, 100_000),
     shared_limits.REPLAYED_STATES: replayed,
     shared_limits.EVENTS: lambda: events_in_memory(total_events=LIMIT),
     shared_limits.EVENT_BYTES: lambda: events_in_memory(total_bytes=LIMIT),
