@@ -6,16 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
-from crashing_store import CrashingStore, Disk
+from crashing_store import CrashingStore, Disk, opened
 from talk import talk_to
 from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import KeyRing, ServiceOptions
 from trio_mcp.session.tasks.record import TaskRecord, storage_key
-from trio_mcp.stores.sealed import record_place
 
 KEYS = KeyRing.random()
 
@@ -80,4 +78,4 @@ def record_of(disk: Disk, task_id: str) -> TaskRecord:
     """Return what is on a disk of a task."""
     key = storage_key(task_id)
     assert key is not None
-    return TaskRecord.decode(Vault(KEYS).open(disk.records["task", key].value, record_place("task", key)))
+    return TaskRecord.decode(opened(disk.records["task", key], KEYS))

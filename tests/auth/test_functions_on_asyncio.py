@@ -11,7 +11,6 @@ from oauth_world import URL, ResourceServer, World, send
 
 from trio_mcp import HttpOptions, Server
 from trio_mcp.auth import ProtectedResource, WorkloadIdentity, any_of, jwt, static
-from trio_mcp.http.authenticator import Authenticator
 from trio_mcp.testing import TestIssuer
 from trio_mcp_transports.http import asgi_app
 
@@ -61,7 +60,7 @@ HOOKS = {
 @pytest.mark.parametrize("kind", HOOKS)
 @pytest.mark.parametrize("is_passed", [True, False])
 def test_the_check_of_claims_runs_on_asyncio_where_the_server_does(kind: str, is_passed: bool) -> None:
-    hook: Authenticator = HOOKS[kind]
+    hook = HOOKS[kind]
     if is_passed:
         app = asgi_app(Server("notes", asyncio=True), authenticate=hook)
     else:

@@ -13,8 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Caller
 from trio_mcp.auth import CannotVerify, CredentialsRejected, ProtectedResource, any_of, introspection, jwt, static
-from trio_mcp.auth.server.verifier import CachingVerifier, Verified, VerifiedTokens
-from trio_mcp.http.authenticator import Authenticator
+from trio_mcp.auth.server.verifier import CachingVerifier, Verified, VerifiedTokens, Verifier
 
 AUDIENCE = "https://mcp.example.com/mcp"
 
@@ -27,7 +26,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Provider:
 
 
 @pytest.fixture
-def verifier(provider: Provider) -> Authenticator:
+def verifier(provider: Provider) -> Verifier:
     return jwt(provider.url, audience=AUDIENCE)
 
 
@@ -35,7 +34,7 @@ def headers(provider: Provider, name: str = "alice", **options: Any) -> dict[str
     return {"authorization": f"Bearer {provider.issuer.token(name, audience=AUDIENCE, **options)}"}
 
 
-async def outcome(verifier: Authenticator, request: dict[str, str]) -> str:
+async def outcome(verifier: Verifier, request: dict[str, str]) -> str:
     try:
         caller = await verifier(request)
     except CannotVerify:
@@ -45,9 +44,7 @@ async def outcome(verifier: Authenticator, request: dict[str, str]) -> str:
     return caller.principal
 
 
-async def test_keys_are_fetched_once_through_the_metadata_of_the_issuer(
-    provider: Provider, verifier: Authenticator
-) -> None:
+async def test_keys_are_fetched_once_through_the_metadata_of_the_issuer(provider: Provider, verifier: Verifier) -> None:
     for name in ("alice", "bob"):
         assert await outcome(verifier, headers(provider, name)) == name
     assert provider.requests == {METADATA: 1, "/jwks": 1}
@@ -60,7 +57,7 @@ async def test_keys_at_a_given_url_need_no_metadata(provider: Provider) -> None:
     assert provider.requests == {"/jwks": 1}
 
 
-async def test_preparing_fetches_the_keys(provider: Provider, verifier: Authenticator) -> None:
+async def test_preparing_fetches_the_keys(provider: Provider, verifier: Verifier) -> None:
     await verifier.prepare()
     assert provider.requests["/jwks"] == 1
     await outcome(verifier, headers(provider))
@@ -68,7 +65,7 @@ async def test_preparing_fetches_the_keys(provider: Provider, verifier: Authenti
     assert provider.requests["/jwks"] == 1
 
 
-async def test_tokens_that_come_at_once_share_one_fetch(provider: Provider, verifier: Authenticator) -> None:
+async def test_tokens_that_come_at_once_share_one_fetch(provider: Provider, verifier: Verifier) -> None:
     provider.seconds = 1
     outcomes = list[str]()
 
@@ -83,7 +80,7 @@ async def test_tokens_that_come_at_once_share_one_fetch(provider: Provider, veri
 
 
 async def test_a_client_that_leaves_does_not_end_the_fetch_that_others_wait_for(
-    provider: Provider, verifier: Authenticator
+    provider: Provider, verifier: Verifier
 ) -> None:
     provider.seconds = 1
     outcomes = list[str]()
@@ -110,7 +107,7 @@ async def test_a_client_of_a_server_that_leaves_ends_at_once_and_the_fetch_goes_
     provider: Provider, kind: str
 ) -> None:
     verifier = jwt(provider.url, audience=AUDIENCE)
-    hooks: dict[str, Authenticator] = {
+    hooks = {
         "jwt": verifier,
         "any_of": any_of(verifier, jwt("https://other.example", audience=AUDIENCE, realm="other")),
         "resource": ProtectedResource(AUDIENCE, jwt(provider.url)),
@@ -138,7 +135,7 @@ async def test_a_client_of_a_server_that_leaves_ends_at_once_and_the_fetch_goes_
         nursery.cancel_scope.cancel()
 
 
-async def test_the_end_of_the_server_ends_a_fetch(provider: Provider, verifier: Authenticator) -> None:
+async def test_the_end_of_the_server_ends_a_fetch(provider: Provider, verifier: Verifier) -> None:
     provider.seconds = 4
     with trio.move_on_after(1) as serving:
         await verifier.run()
@@ -150,7 +147,7 @@ async def test_the_end_of_the_server_ends_a_fetch(provider: Provider, verifier: 
     assert await outcome(verifier, headers(provider)) == "alice"
 
 
-async def test_a_client_that_only_waits_can_leave_at_once(provider: Provider, verifier: Authenticator) -> None:
+async def test_a_client_that_only_waits_can_leave_at_once(provider: Provider, verifier: Verifier) -> None:
     provider.seconds = 1
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outcome, verifier, headers(provider))
@@ -160,7 +157,7 @@ async def test_a_client_that_only_waits_can_leave_at_once(provider: Provider, ve
         assert trio.current_time() == pytest.approx(0.1)
 
 
-async def test_a_new_key_works_at_once_and_the_old_one_no_more(provider: Provider, verifier: Authenticator) -> None:
+async def test_a_new_key_works_at_once_and_the_old_one_no_more(provider: Provider, verifier: Verifier) -> None:
     before = headers(provider)
     assert await outcome(verifier, before) == "alice"
     provider.issuer.rotate()
@@ -169,7 +166,7 @@ async def test_a_new_key_works_at_once_and_the_old_one_no_more(provider: Provide
     assert await outcome(verifier, before) == "rejected"
 
 
-async def test_unknown_keys_cause_one_refresh_in_half_a_minute(provider: Provider, verifier: Authenticator) -> None:
+async def test_unknown_keys_cause_one_refresh_in_half_a_minute(provider: Provider, verifier: Verifier) -> None:
     for number in range(40):
         unknown = headers(provider, header={"kid": f"made-up-{number}"})
         assert await outcome(verifier, unknown) == "rejected"
@@ -181,7 +178,7 @@ async def test_unknown_keys_cause_one_refresh_in_half_a_minute(provider: Provide
 
 
 async def test_a_good_token_of_a_new_key_waits_for_the_refresh_that_runs(
-    provider: Provider, verifier: Authenticator
+    provider: Provider, verifier: Verifier
 ) -> None:
     await outcome(verifier, headers(provider))
     provider.seconds = 1
@@ -209,7 +206,7 @@ async def test_a_good_token_of_a_new_key_waits_for_the_refresh_that_runs(
     ],
 )
 async def test_keys_are_fetched_again_when_they_are_no_longer_fresh(
-    cache_control: str, seconds: float, provider: Provider, verifier: Authenticator
+    cache_control: str, seconds: float, provider: Provider, verifier: Verifier
 ) -> None:
     provider.cache_control = cache_control
     await outcome(verifier, headers(provider))
@@ -222,7 +219,7 @@ async def test_keys_are_fetched_again_when_they_are_no_longer_fresh(
 
 
 async def test_old_keys_count_for_a_day_if_the_issuer_is_down_and_not_longer(
-    provider: Provider, verifier: Authenticator
+    provider: Provider, verifier: Verifier
 ) -> None:
     await outcome(verifier, headers(provider))
     provider.down = True
@@ -235,9 +232,7 @@ async def test_old_keys_count_for_a_day_if_the_issuer_is_down_and_not_longer(
     assert await outcome(verifier, headers(provider, "dave")) == "dave"
 
 
-async def test_who_has_keys_does_not_wait_for_a_refresh_that_others_run(
-    provider: Provider, verifier: Authenticator
-) -> None:
+async def test_who_has_keys_does_not_wait_for_a_refresh_that_others_run(provider: Provider, verifier: Verifier) -> None:
     await outcome(verifier, headers(provider))
     await trio.sleep(4_000)
     provider.seconds = 2
@@ -250,7 +245,7 @@ async def test_who_has_keys_does_not_wait_for_a_refresh_that_others_run(
 
 
 async def test_an_issuer_that_is_down_is_asked_again_after_1_2_4_to_60_seconds(
-    provider: Provider, verifier: Authenticator
+    provider: Provider, verifier: Verifier
 ) -> None:
     provider.down = True
     tries = list[float]()
@@ -263,7 +258,7 @@ async def test_an_issuer_that_is_down_is_asked_again_after_1_2_4_to_60_seconds(
     assert [b - a for a, b in pairwise(tries)] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-async def test_the_error_says_when_to_try_again(provider: Provider, verifier: Authenticator) -> None:
+async def test_the_error_says_when_to_try_again(provider: Provider, verifier: Verifier) -> None:
     provider.down = True
     for expected in (1, 2, 4):
         with pytest.raises(CannotVerify) as caught:
@@ -272,7 +267,7 @@ async def test_the_error_says_when_to_try_again(provider: Provider, verifier: Au
         await trio.sleep(expected)
 
 
-async def test_a_slow_issuer_is_given_up_after_five_seconds(provider: Provider, verifier: Authenticator) -> None:
+async def test_a_slow_issuer_is_given_up_after_five_seconds(provider: Provider, verifier: Verifier) -> None:
     provider.seconds = 60
     assert await outcome(verifier, headers(provider)) == "cannot verify"
     assert trio.current_time() == 5
@@ -289,7 +284,7 @@ async def test_a_slow_issuer_is_given_up_after_five_seconds(provider: Provider, 
     ],
 )
 async def test_metadata_that_is_not_of_the_issuer_or_lacks_keys_is_not_used(
-    metadata: dict[str, Any], provider: Provider, verifier: Authenticator
+    metadata: dict[str, Any], provider: Provider, verifier: Verifier
 ) -> None:
     provider.metadata |= metadata
     assert await outcome(verifier, headers(provider)) == "cannot verify"
@@ -297,13 +292,13 @@ async def test_metadata_that_is_not_of_the_issuer_or_lacks_keys_is_not_used(
 
 
 @pytest.mark.parametrize("status", [404, 429, 500, 503])
-async def test_a_failed_issuer_is_no_failed_token(status: int, provider: Provider, verifier: Authenticator) -> None:
+async def test_a_failed_issuer_is_no_failed_token(status: int, provider: Provider, verifier: Verifier) -> None:
     provider.status = status
     assert await outcome(verifier, headers(provider)) == "cannot verify"
 
 
 async def test_a_verified_token_is_verified_again_after_its_expiry_and_after_five_minutes(
-    provider: Provider, verifier: Authenticator, monkeypatch: pytest.MonkeyPatch
+    provider: Provider, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short, long = headers(provider, expires_in=100), headers(provider, expires_in=10_000)
     assert await outcome(verifier, short) == await outcome(verifier, long) == "alice"
@@ -347,7 +342,7 @@ async def test_keys_that_cannot_be_fetched_at_the_start_are_a_warning_with_the_r
 
 
 async def test_a_caller_is_known_as_long_as_its_token_is_in_the_cache_and_suffices(
-    provider: Provider, verifier: Authenticator
+    provider: Provider, verifier: Verifier
 ) -> None:
     request = headers(provider, scopes=["read"])
     resource = ProtectedResource(AUDIENCE, verifier, required=["read"])  # type: ignore[arg-type]
@@ -390,7 +385,7 @@ async def test_a_token_is_not_remembered_if_the_keys_have_changed_while_it_was_v
 # The clock of each Trio run begins somewhere else, and an asyncio host may start several in one process.
 
 
-def use_in_run(verifier: Authenticator, begin: float, *requests: dict[str, str]) -> list[str]:
+def use_in_run(verifier: Verifier, begin: float, *requests: dict[str, str]) -> list[str]:
     """Return the outcomes of requests to a server that starts in a new Trio run, whose clock shows these seconds."""
 
     async def main() -> list[str]:
@@ -410,7 +405,7 @@ def test_a_token_that_was_verified_in_an_earlier_trio_run_is_verified_again(prov
     assert use_in_run(verifier, 0, request) == ["rejected"]
 
 
-def test_keys_of_an_earlier_trio_run_are_to_be_refreshed(provider: Provider, verifier: Authenticator) -> None:
+def test_keys_of_an_earlier_trio_run_are_to_be_refreshed(provider: Provider, verifier: Verifier) -> None:
     assert use_in_run(verifier, 1_000, headers(provider)) == ["alice"]
     before = headers(provider, "bob")
     provider.issuer.rotate()
@@ -420,7 +415,7 @@ def test_keys_of_an_earlier_trio_run_are_to_be_refreshed(provider: Provider, ver
 
 
 def test_a_failure_of_an_earlier_trio_run_does_not_delay_the_next_attempt(
-    provider: Provider, verifier: Authenticator
+    provider: Provider, verifier: Verifier
 ) -> None:
     provider.down = True
     assert use_in_run(verifier, 1_000, headers(provider)) == ["cannot verify"]

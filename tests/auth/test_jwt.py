@@ -13,7 +13,7 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from trio_mcp import Caller
 from trio_mcp.auth import CredentialsRejected, jwt
-from trio_mcp.http.authenticator import Authenticator
+from trio_mcp.auth.server.verifier import Verifier
 from trio_mcp.testing import TestIssuer
 
 AUDIENCE = "https://mcp.example.com/mcp"
@@ -29,7 +29,7 @@ def token(audience: Any = AUDIENCE, **options: Any) -> str:
     return ISSUER.token("alice", audience=audience, **options)
 
 
-async def rejected(verifier: Authenticator, token: str) -> str:
+async def rejected(verifier: Verifier, token: str) -> str:
     with pytest.raises(CredentialsRejected) as caught:
         await verifier(bearer(token))
     assert (caught.value.status, caught.value.error) == (401, "invalid_token")

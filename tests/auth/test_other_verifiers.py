@@ -13,7 +13,6 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp import Caller
 from trio_mcp.auth import CannotVerify, CredentialsRejected, any_of, introspection, jwt, static
 from trio_mcp.auth.server.verifier import Verifier
-from trio_mcp.http.authenticator import Authenticator
 from trio_mcp.testing import TestIssuer
 
 AUDIENCE = "https://mcp.example.com/mcp"
@@ -33,7 +32,7 @@ def asking(provider: Provider, **options: Any) -> Verifier:
     return introspection(provider.url, client_id="notes:app", client_secret="s/cret", audience=AUDIENCE, **options)
 
 
-async def outcome(verifier: Authenticator, token: str) -> str:
+async def outcome(verifier: Verifier, token: str) -> str:
     try:
         caller = await verifier({"authorization": f"Bearer {token}"})
     except CannotVerify:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sqlite3
@@ -14,7 +15,6 @@ import trio
 
 from trio_mcp.cli.command import Status
 from trio_mcp.cli.program import main
-from trio_mcp.protocol.sealing.request_state import to_base64url
 from trio_mcp.session import KeyRing, MemoryBudget
 from trio_mcp.stores import Append, Put, Record, open_store, sqlite_schema, sqlite_upkeep
 
@@ -82,7 +82,7 @@ def test_check_says_whether_the_keys_open_everything(
     status: Status,
     opened: str,
 ) -> None:
-    monkeypatch.setenv("TRIO_MCP_KEYS", to_base64url(key))
+    monkeypatch.setenv("TRIO_MCP_KEYS", base64.urlsafe_b64encode(key).decode())
     assert main(["store", "check", str(file)]) == status
     assert opened in output(capsys)
 
@@ -198,7 +198,7 @@ STRANGE = {
 def test_what_another_program_has_written_into_a_file_is_no_bug(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, action: str, change: str
 ) -> None:
-    monkeypatch.setenv("TRIO_MCP_KEYS", to_base64url(KEY))
+    monkeypatch.setenv("TRIO_MCP_KEYS", base64.urlsafe_b64encode(KEY).decode())
     with closing(sqlite3.connect(file)) as other:
         other.execute(change)
         other.commit()

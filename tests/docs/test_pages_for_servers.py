@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from contextlib import AbstractAsyncContextManager
@@ -12,16 +13,15 @@ from typing import Any
 import pytest
 import trio
 from connected import connected
+from constants import code
 from naming import unnamed
 from pages import Names, Page, run
 from talk import DECLINE, ERAS, EVERYTHING, Json, Legacy, accept as answer, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Client, PeerError, Server, ServiceOptions, accept
-from trio_mcp.protocol.sealing.request_state import to_base64url
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.session import KeyRing, ServiceTree
-from trio_mcp.stores import opening
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.testing.contract import all_store_rules
 from trio_mcp.types import CallToolResult, CreateMessageRequestParams, PromptReference
@@ -287,8 +287,8 @@ async def test_what_becomes_of_a_call_whose_process_is_gone(
 
 
 def test_the_command_of_the_page_makes_a_key() -> None:
-    assert opening.MAKE_A_KEY in Page("deployment").text
-    found = re.search(r'python -c "(.*)"', opening.MAKE_A_KEY)
+    assert code.stores.MAKE_A_KEY in Page("deployment").text
+    found = re.search(r'python -c "(.*)"', code.stores.MAKE_A_KEY)
     assert found is not None
     said: list[str] = []
     exec(found[1], {"print": said.append})
@@ -302,7 +302,7 @@ async def test_the_server_of_the_page_keeps_its_state_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRIO_MCP_KEYS", to_base64url(bytes(range(32))))
+    monkeypatch.setenv("TRIO_MCP_KEYS", base64.urlsafe_b64encode(bytes(range(32))).decode())
     service: AbstractAsyncContextManager[Any] = run("stores")["server"].open_service()
     async with service:
         assert (tmp_path / "state.db").exists()

@@ -10,11 +10,10 @@ from functools import partial
 from unittest import mock
 
 import trio
-from crashing_store import Change, Disk
+from crashing_store import Change, Disk, opened
 from late_store import NEVER, TIMEOUT, LateStore
 from talk import Talk
 
-from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import Sealer
 from trio_mcp.session import KeyRing, MemoryBudget, Service
 from trio_mcp.session.calls import services
@@ -23,7 +22,6 @@ from trio_mcp.session.recovery.key_store import KeyStore
 from trio_mcp.session.tasks.record import TaskRecord
 from trio_mcp.stores import Record, adapters
 from trio_mcp.stores.adapters import StoredJournals
-from trio_mcp.stores.sealed import record_place
 
 WALL = 1_800_000_000.0
 KEYS = KeyRing.random()
@@ -31,7 +29,7 @@ KEYS = KeyRing.random()
 
 def opened_task(record: Record) -> TaskRecord:
     """Return the record of a task as a disk has it."""
-    return TaskRecord.decode(Vault(KEYS).open(record.value, record_place(record.kind, record.key)))
+    return TaskRecord.decode(opened(record, KEYS))
 
 
 class WallClock:

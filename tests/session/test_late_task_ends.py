@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import shared_disk
 import trio
-from crashing_store import Change
+from crashing_store import Change, stored_names
 from peer import Json
 from talk import Round, Talk, accept, talk_to
 from task_process import KEYS
@@ -18,7 +18,6 @@ from trio.testing import wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY, REPEAT_OF
 
 from trio_mcp import Context, RequestTimeout, Server, ServiceOptions, TaskOptions
-from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import Limits, MemoryBudget
 from trio_mcp.session.recovery import key_store
 from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
@@ -177,7 +176,7 @@ async def test_a_task_that_was_taken_back_keeps_none_from_being_made() -> None:
         store.write = write_late  # type: ignore[method-assign]
         await talk.round(answered(asked, talk))
         (left,) = [record for (kind, _), record in shop.disk.records.items() if kind == "task"]
-        assert left.owner in Vault(KEYS).names(TAKEN_BACK_OWNER)
+        assert left.owner in stored_names(TAKEN_BACK_OWNER, KEYS)
         # It went on without a task, in a step: while it lives, no other process carries the call on.
         store.crash()
         assert await created(other, answered(asked, other))

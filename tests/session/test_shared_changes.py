@@ -18,10 +18,7 @@ from task_talk import DECLARES, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Server, ServiceOptions
-from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session.changes import MOST_UNSENT, TOPIC
-from trio_mcp.stores import Notice
-from trio_mcp.stores.sealed import notice_place
 
 LIMIT = 5.0
 PAGE = "pages://home"
@@ -152,9 +149,7 @@ async def test_a_notice_of_another_version_counts_as_a_change_of_everything(cont
     disk = NoticingDisk()
     async with pair(disk) as (_, second):
         await second.listen(toolsListChanged=True)
-        vault = Vault(KEYS)
-        for listener in disk.listeners:
-            listener.send_nowait(Notice(TOPIC, vault.seal(content, notice_place(TOPIC))))
+        disk.notify(TOPIC, content, KEYS)
         await wait_all_tasks_blocked()
         assert second.news() == ["notifications/tools/list_changed"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import Change
+from crashing_store import Change, sealed
 from keyed_shop import SHOP_KEYS, Process, Shop, process
 from peer import EVERYTHING, Json
 from talk import Legacy, Modern, Talk, accept
@@ -19,12 +19,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import IDEMPOTENCY_KEY, INVALID_PARAMS, OUTCOME_UNKNOWN, REPEAT_OF, SERVER_BUSY
 
 from trio_mcp.protocol.jsonrpc import Encoded
-from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import KeyRing, MemoryBudget
 from trio_mcp.session.keyed_calls import KeyTable
 from trio_mcp.session.recovery.key_store import KEY_KIND, CallKey
 from trio_mcp.session.recovery.stored_journal import LOG_KIND
-from trio_mcp.stores.sealed import entry_place
 
 
 async def test_nothing_is_answered_before_its_outcome_is_stored(shop: Shop, era: type[Legacy]) -> None:
@@ -84,7 +82,7 @@ async def test_a_call_whose_log_cannot_be_read_is_lost_and_the_server_goes_on(
         await first.call("order")
         await wait_all_tasks_blocked()
     ((place, log),) = ((place, log) for place, log in shop.disk.logs.items() if place[0] == LOG_KIND)
-    log.append(Vault(keys).seal(NEWER_ENTRY, entry_place(*place, len(log) + 1)))
+    log.append(sealed(NEWER_ENTRY, keys, *place, len(log) + 1))
     shop.hold.set()
     async with process(shop, era) as second:
         await second.call("order", first.node)

@@ -8,18 +8,16 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import Change, CrashingStore, Disk
+from crashing_store import Change, CrashingStore, Disk, sealed
 from task_process import KEYS, Process, Work, record_of
 from task_talk import LegacyTask, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
 from trio_mcp import Context
-from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session.recovery.settling import LAST_SECONDS
 from trio_mcp.session.tasks.stored import SAVE_AGAIN_SECONDS
 from trio_mcp.stores import StoreError
-from trio_mcp.stores.sealed import record_place
 
 
 @pytest.fixture
@@ -243,7 +241,7 @@ async def test_a_process_that_has_lost_a_task_ends_its_work_and_leaves_the_store
     async with begun(task_era, disk, work) as (_, task):
         (key,) = [key for key in disk.records if key[0] == "task"]
         taken = record_of(disk, task.id)._replace(node="another", message="elsewhere")
-        value = Vault(KEYS).seal(taken.encode(), record_place(*key))
+        value = sealed(taken.encode(), KEYS, *key)
         disk.records[key] = disk.records[key]._replace(value=value, version=disk.records[key].version + 1)
         before = disk.records[key]
         work.stage.set()

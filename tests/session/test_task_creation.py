@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import Change, CrashingStore, Disk
+from crashing_store import Change, CrashingStore, Disk, stored_names
 from talk import Talk, talk_to
 from task_talk import LegacyTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import KeyRing, Limits, MemoryBudget, ServiceOptions
 from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
 from trio_mcp.stores import Put, StoreError, StoreFull, StoreTimeout
@@ -49,7 +48,7 @@ class Place:
     @property
     def stored(self) -> int:
         """Records of tasks, without those that say for a minute that a task was taken back."""
-        taken_back = Vault(self.keys).names(TAKEN_BACK_OWNER)
+        taken_back = stored_names(TAKEN_BACK_OWNER, self.keys)
         records = self.disk.records.items()
         return sum(kind == "task" and record.owner not in taken_back for (kind, _), record in records)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import Change, CrashingStore, Disk, plain_text
+from crashing_store import Change, CrashingStore, Disk, plain_text, sealed
 from talk import talk_to
 from task_process import KEYS, Process, Work, left, record_of
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
@@ -16,14 +16,12 @@ from trio.testing import wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
 from trio_mcp import Context, TaskOptions
-from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import KeyRing, Peer
 from trio_mcp.session.envelope import Caller
 from trio_mcp.session.tasks.adoption import ADOPT_AGAIN_SECONDS
 from trio_mcp.session.tasks.elsewhere import CANCEL_SECONDS
 from trio_mcp.session.tasks.record import storage_key
 from trio_mcp.stores import Put, Record, StoreTimeout
-from trio_mcp.stores.sealed import record_place
 
 
 async def test_a_task_that_waits_goes_on_in_the_next_process(task_era: type[LegacyTask]) -> None:
@@ -202,7 +200,7 @@ async def test_a_poisoned_record_is_set_aside_and_the_others_go_on() -> None:
     disk, work = Disk(), Work()
     task = await left(disk, work)
     # Before the other, in the order of their keys; it opens with the keys, and is nothing that this version wrote.
-    poison = Vault(KEYS).seal(b"poison", record_place("task", "0"))
+    poison = sealed(b"poison", KEYS, "task", "0")
     disk.records["task", "0"] = Record("task", "0", poison, version=1)
     async with Process(disk, work).task(ModernTask, task.id) as again:
         assert await again.status() == "input_required"
@@ -325,8 +323,7 @@ async def test_a_poisoned_record_is_left_out_of_the_list_and_lost(caplog: pytest
     key = ("task", storage_key(poisoned))
     async with Process(disk, work).task(LegacyTask, poisoned) as again:
         # What opens with the keys, and is nothing that this version wrote.
-        vault = Vault(KEYS)
-        poison = vault.seal(b'{"version":2,"secret":1}', record_place(*key))
+        poison = sealed(b'{"version":2,"secret":1}', KEYS, *key)
         disk.records[key] = disk.records[key]._replace(value=poison)
         listed = (await again.reply(again.request("tasks/list")))["result"]["tasks"]
         assert [each["taskId"] for each in listed] == [good]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import CrashingStore, Disk
+from crashing_store import CrashingStore, Disk, sealed
 from peer import EVERYTHING
 from shared_disk import Shop, yes
 from talk import accept, talk_to
@@ -18,13 +18,11 @@ from trio.testing import wait_all_tasks_blocked
 from wire_terms import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.directory import MOST_LEGS, Unreached
 from trio_mcp.session.tasks.mail import MAIL_KIND
 from trio_mcp.session.tasks.record import storage_key
 from trio_mcp.stores import Append, Record, Remove
-from trio_mcp.stores.sealed import record_place
 from trio_mcp.types import RequestId
 
 # tasks of a process that ends
@@ -527,9 +525,8 @@ async def test_a_letter_that_cannot_be_read_keeps_no_other_from_being_taken() ->
         key = storage_key(task.id)
         assert key is not None
         # Before the one with the answer, in the order of their keys; it opens with the keys, and is nothing of this version.
-        place = record_place(MAIL_KIND, f"{key}-")
-        poison = Record(MAIL_KIND, f"{key}-", Vault(KEYS).seal(b"poison", place), version=1)
-        first.store.disk.records[MAIL_KIND, f"{key}-"] = poison
+        place = (MAIL_KIND, f"{key}-")
+        first.store.disk.records[place] = Record(*place, sealed(b"poison", KEYS, *place), version=1)
         for _ in range(2):
             await elsewhere.answer(True)
         assert (await task.result())["content"][0]["text"] == "1 accept accept"

@@ -45,11 +45,25 @@ class Disk:
 
 def plain_text(disk: Disk, keys: KeyRing) -> bytes:
     """Return everything that a disk has, opened with these keys, with which it must have been sealed."""
-    vault = Vault(keys)
-    values = [vault.open(record.value, record_place(*place)) for place, record in disk.records.items()]
+    values = [opened(record, keys) for record in disk.records.values()]
     for place, entries in disk.logs.items():
-        values += [vault.open(entry, entry_place(*place, number)) for number, entry in enumerate(entries, 1)]
+        values += [Vault(keys).open(entry, entry_place(*place, number)) for number, entry in enumerate(entries, 1)]
     return b"\n".join(values)
+
+
+def opened(record: Record, keys: KeyRing) -> bytes:
+    """Return the value of a record."""
+    return Vault(keys).open(record.value, record_place(record.kind, record.key))
+
+
+def sealed(value: bytes, keys: KeyRing, kind: str, key: str, number: int | None = None) -> bytes:
+    """Return the value of a record, or of the entry of a log with this number, as a store has it."""
+    return Vault(keys).seal(value, record_place(kind, key) if number is None else entry_place(kind, key, number))
+
+
+def stored_names(owner: str, keys: KeyRing) -> Sequence[str]:
+    """Return what stands for an owner in records."""
+    return Vault(keys).names(owner)
 
 
 class CrashingStore:

@@ -8,7 +8,10 @@ from contextlib import asynccontextmanager
 import trio
 from crashing_store import Change, CrashingStore, Disk
 
+from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.session import KeyRing
 from trio_mcp.stores import Fenced, Missed, Notice, StoreError
+from trio_mcp.stores.sealed import notice_place
 
 
 class NoticingDisk(Disk):
@@ -26,6 +29,11 @@ class NoticingDisk(Disk):
         self.announced: list[Notice] = []
         self.is_deaf = False
         self.buried: set[str] = set()
+
+    def notify(self, topic: str, content: bytes, keys: KeyRing) -> None:
+        """Send those who listen a notice that these keys seal."""
+        for listener in self.listeners:
+            listener.send_nowait(Notice(topic, Vault(keys).seal(content, notice_place(topic))))
 
 
 class NoticingStore(CrashingStore):

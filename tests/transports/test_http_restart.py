@@ -10,17 +10,15 @@ import pytest
 import trio
 import trio.testing
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, served
-from crashing_store import Change, CrashingStore, Disk, plain_text
+from crashing_store import Change, CrashingStore, Disk, plain_text, sealed
 from late_store import NEVER, Lateness, LateStore
 from naming import unnamed
 from wire_terms import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, SERVER_BUSY
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session import KeyRing, ServiceOptions
 from trio_mcp.stores import Put, Record, Remove, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents
-from trio_mcp.stores.sealed import record_place
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
 KEYS = KeyRing.random()
@@ -524,8 +522,7 @@ async def test_a_question_that_was_recorded_and_not_sent_is_sent(disk: Disk, sho
 
 def poison_record(disk: Disk, key: tuple[str, str]) -> None:
     """As another version may have written it; it opens with the keys."""
-    value = Vault(KEYS).seal(b'{"secret":1}', record_place(*key))
-    disk.records[key] = disk.records[key]._replace(value=value)
+    disk.records[key] = disk.records[key]._replace(value=sealed(b'{"secret":1}', KEYS, *key))
 
 
 def poison_log(disk: Disk, key: tuple[str, str]) -> None:

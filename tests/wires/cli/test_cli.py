@@ -23,8 +23,6 @@ from command import (
 )
 from naming import unnamed
 
-from trio_mcp.protocol.sealing.request_state import MAKE_KEY
-
 BOOKED = "Booked TP3 to Lisbon at 12:15, aisle seat, 89 euros. It will be sunny in Lisbon.\n"
 ANSWERS = ["--answer", "flight=TP3", "--answer", "seat=aisle", "--answer", "value=yes", "--sample", "A hop."]
 
@@ -388,5 +386,5 @@ def test_invalid_keys_are_reported_before_anything_is_served(
     monkeypatch.setitem(ENVIRONMENT, "TRIO_MCP_KEYS", "hidden")
     said = refused(3, *command)
     assert "TRIO_MCP_KEYS is neither a file nor a list of keys: Key 1 is not base64url." in said
-    assert MAKE_KEY in said
+    assert 'python -c "import base64, secrets; ' in said
     assert "hidden" not in said

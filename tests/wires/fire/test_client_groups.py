@@ -17,7 +17,6 @@ from wire_terms import MODERN, NEWEST_LEGACY
 
 from trio_mcp import ClientGroup, GroupServer, ServerState, ServerStatus
 from trio_mcp.compose import connection
-from trio_mcp.compose.servers import Target
 from trio_mcp.errors import ServerUnavailable
 
 
@@ -50,7 +49,7 @@ def server_of(home: Path) -> GroupServer:
 
 
 @asynccontextmanager
-async def one(target: Target, mode: str) -> AsyncIterator[tuple[ClientGroup, Seen]]:
+async def one(target: GroupServer | str, mode: str) -> AsyncIterator[tuple[ClientGroup, Seen]]:
     """A group with one server, whose connection is stable."""
     seen = Seen()
     with trio.fail_after(BOUND):
