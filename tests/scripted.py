@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import fields
 from typing import Any
 
 import outcome
@@ -15,9 +16,7 @@ from trio.testing import wait_all_tasks_blocked
 from wire_terms import METHOD_NOT_FOUND, MODERN, NEWEST_LEGACY, SERVER_INFO, TASKS_EXTENSION
 
 from trio_mcp.client import Client, ClientOptions, Handlers, decline
-from trio_mcp.client.cache import NO_CACHE
 from trio_mcp.session import AnyChannel
-from trio_mcp.session.server_requests import MAX_HANDLERS
 from trio_mcp.types import Implementation
 
 OFFERS: Json = {
@@ -126,33 +125,16 @@ def living() -> int:
 
 @asynccontextmanager
 async def client_over(
-    channel: AbstractAsyncContextManager[AnyChannel],
-    *,
-    mode: str = "auto",
-    on_log: Any = None,
-    on_change: Any = None,
-    on_disconnect: Any = None,
-    cache: Any = NO_CACHE,
-    probe_timeout: float = 5,
-    wait_if_busy: float = 0,
-    max_handlers: int = MAX_HANDLERS,
-    **handlers: Any,
+    channel: AbstractAsyncContextManager[AnyChannel], **given: Any
 ) -> AsyncIterator[tuple[Client, Start]]:
-    """A client that is not open yet, and a way to run its methods in tasks. It is closed at the end and leaves no task."""
+    """A client that is not open yet, with these handlers and options, and a way to run its methods in tasks.
+
+    It is closed at the end and leaves no task.
+    """
     before = living()
-    options = ClientOptions(
-        handlers=Handlers(**handlers),
-        max_handlers=max_handlers,
-        on_log=on_log,
-        on_change=on_change,
-        on_disconnect=on_disconnect,
-        cache=cache,
-        log_level="info",
-        mode=mode,
-        info=Implementation(name="tester", version="1"),
-        probe_timeout=probe_timeout,
-        wait_if_busy=wait_if_busy,
-    )
+    handlers = {each.name: given.pop(each.name) for each in fields(Handlers) if each.name in given}
+    given = {"log_level": "info", "probe_timeout": 5, "wait_if_busy": 0, **given}
+    options = ClientOptions(handlers=Handlers(**handlers), info=Implementation(name="tester", version="1"), **given)
     client = Client(channel, options)
     async with trio.open_nursery() as nursery:
 

@@ -76,6 +76,11 @@ async def left(disk: Disk, work: Work, era: type[LegacyTask] = ModernTask, resum
 
 def record_of(disk: Disk, task_id: str) -> TaskRecord:
     """Return what is on a disk of a task."""
+    return TaskRecord.decode(opened(disk.records["task", key_of(task_id)], KEYS))
+
+
+def key_of(task_id: str) -> str:
+    """Return the key of a task's record."""
     key = storage_key(task_id)
     assert key is not None
-    return TaskRecord.decode(opened(disk.records["task", key], KEYS))
+    return key

@@ -16,7 +16,7 @@ import trio
 from trio_mcp.cli.command import Status
 from trio_mcp.cli.program import main
 from trio_mcp.session import KeyRing, MemoryBudget
-from trio_mcp.stores import Append, Put, Record, open_store, sqlite_schema, sqlite_upkeep
+from trio_mcp.stores import Append, Put, Record, open_store, sqlite_schema
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 
@@ -138,23 +138,6 @@ def test_vacuum_names_another_reading_process(
         other.execute("SELECT * FROM records").fetchall()
         assert main(["store", "vacuum", str(file)]) == Status.OK
     assert str(file) in one_error(capsys)
-
-
-def test_vacuum_waits_no_longer_for_every_slice_of_a_file_that_is_locked_again_and_again(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, waits = 0.0, []
-
-    def drop_some(connection: sqlite3.Connection, _now: float) -> bool:
-        nonlocal now
-        waits.append(connection.execute("PRAGMA busy_timeout").fetchone()[0] / 1000)
-        now += waits[-1]
-        return len(waits) < 100
-
-    monkeypatch.setattr(sqlite_upkeep, "drop_expired", drop_some)
-    sqlite_upkeep.vacuum(file, time.time(), clock=lambda: now)
-    assert sum(waits[:3]) <= sqlite_upkeep.LOCKED_SECONDS + sqlite_upkeep.LEAST_WAIT
-    assert set(waits[3:]) == {sqlite_upkeep.LEAST_WAIT}
 
 
 @pytest.mark.parametrize("action", ["list", "check", "vacuum"])

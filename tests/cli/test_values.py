@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from naming import naming
 
+from trio_mcp.base import logs
+from trio_mcp.cli import arguments
 from trio_mcp.cli.arguments import read_arguments
 from trio_mcp.cli.command import CommandError
 from trio_mcp.cli.terminal.fields import default_text, hint, read_field
@@ -115,3 +117,7 @@ def test_a_text_that_does_not_fit_a_field_is_refused(schema: JsonObject, text: s
 )
 def test_a_field_says_what_it_takes_and_its_default(schema: JsonObject, said: str, default: str | None) -> None:
     assert (hint(field(schema)), default_text(field(schema))) == (said, default)
+
+
+def test_the_command_line_has_the_values_that_logging_has() -> None:
+    assert (arguments.LOG_LEVELS, arguments.LOG_FORMATS) == (logs.LOG_LEVELS, logs.LOG_FORMATS)

@@ -11,10 +11,10 @@ from scripted import Json, as_legacy, calling, conversation, said
 from trio.testing import wait_all_tasks_blocked
 from wire_terms import SERVER_BUSY
 
-from trio_mcp.session.server_requests import MAX_HANDLERS
-
 as_batching = partial(as_legacy, version="2025-03-26")
 ROOTS: Json = {"id": "r", "method": "roots/list"}
+HANDLERS = 4
+"""Of a client, at once."""
 PING: Json = {"id": "p", "method": "ping"}
 
 
@@ -64,15 +64,15 @@ async def test_questions_of_a_batch_are_answered_in_one_array_when_the_last_answ
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_a_ping_is_answered_however_much_is_asked_at_once(version: str) -> None:
     opening = partial(as_legacy, version=version)
-    async with conversation(opening, on_roots=trio.sleep_forever) as (_client, wire, _start):
-        for number in range(MAX_HANDLERS):
+    async with conversation(opening, on_roots=trio.sleep_forever, max_handlers=HANDLERS) as (_client, wire, _start):
+        for number in range(HANDLERS):
             await wire.ask(number, "roots/list", {})
         await wire.ask("alive?", "ping", {})
         assert (await wire.answer("alive?"))["result"] == {}
 
 
 async def test_a_question_that_the_server_cancels_is_missing_from_the_array() -> None:
-    async with conversation(as_batching, on_roots=trio.sleep_forever) as (_client, wire, _start):
+    async with conversation(as_batching, on_roots=trio.sleep_forever, max_handlers=HANDLERS) as (_client, wire, _start):
         await wire.send_batch(ROOTS, PING)
         await wait_all_tasks_blocked()
         await wire.send(cancel("r"))
@@ -83,12 +83,12 @@ async def test_a_question_that_the_server_cancels_is_missing_from_the_array() ->
 
 async def test_questions_over_the_limit_are_refused_within_the_array() -> None:
     ids = itertools.count()
-    async with conversation(as_batching, on_roots=trio.sleep_forever) as (_client, wire, _start):
-        await wire.send_batch(*({"id": next(ids), "method": "roots/list"} for _ in range(MAX_HANDLERS + 2)))
+    async with conversation(as_batching, on_roots=trio.sleep_forever, max_handlers=HANDLERS) as (_client, wire, _start):
+        await wire.send_batch(*({"id": next(ids), "method": "roots/list"} for _ in range(HANDLERS + 2)))
         await wait_all_tasks_blocked()
-        await wire.send_batch(*map(cancel, range(MAX_HANDLERS)))
+        await wire.send_batch(*map(cancel, range(HANDLERS)))
         answers = await wire.answers()
         assert [(id, answer["error"]["code"]) for id, answer in answers.items()] == [
-            (MAX_HANDLERS, SERVER_BUSY),
-            (MAX_HANDLERS + 1, SERVER_BUSY),
+            (HANDLERS, SERVER_BUSY),
+            (HANDLERS + 1, SERVER_BUSY),
         ]

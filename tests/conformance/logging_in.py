@@ -8,7 +8,6 @@ import httpx2
 
 from trio_mcp.auth import ClientCredentials, EnterpriseManaged, MemoryTokens, OAuth, WorkloadIdentity
 from trio_mcp.errors import AuthorizationErrorKind
-from trio_mcp.session.transport import ClientAuth
 from trio_mcp.types import JsonObject
 
 METADATA_URL = "https://conformance-test.local/client-metadata.json"
@@ -26,7 +25,9 @@ REFUSALS: Mapping[str, AuthorizationErrorKind | str] = {
 """The scenarios in which the client must refuse to log in, and why it does; or the server rejects its requests to the end."""
 
 
-def auth_for(scenario: str, context: JsonObject) -> ClientAuth | None:
+def auth_for(
+    scenario: str, context: JsonObject
+) -> OAuth | ClientCredentials | EnterpriseManaged | WorkloadIdentity | None:
     """The settings of the client in a scenario; None for one without a login."""
     if not scenario.startswith("auth/"):
         return None

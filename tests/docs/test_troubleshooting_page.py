@@ -19,10 +19,6 @@ from pydantic import BaseModel
 from trio.testing import MockClock
 
 from trio_mcp import Client, Context, Disconnected, HttpOptions, PeerError, Server, ServiceOptions, SyncContext
-from trio_mcp.errors import StepMayHaveRun
-from trio_mcp.session import ResumeMode
-from trio_mcp.session.calls.memory import StatePayload
-from trio_mcp.session.calls.previous_run import RESTARTED, UNREADABLE
 from trio_mcp.testing import MockClient, Never
 from trio_mcp_transports.http import asgi_app
 
@@ -304,14 +300,3 @@ def test_an_address_on_the_network_without_names(capsys: pytest.CaptureFixture[s
     (tmp_path / "shop_app.py").write_text("from trio_mcp import Server\nserver = Server('shop')\n")
     assert main(["serve", str(tmp_path / "shop_app.py"), "--host", "0.0.0.0", "--port", "0"]) == 2
     said(capsys.readouterr().err)
-
-
-def lost_calls() -> list[str]:
-    parked = StatePayload("node", {})
-    dropped = StatePayload("node", {}, dropped_bytes=1)
-    waiting = [parked.lost_reason(ResumeMode.PARKED), dropped.lost_reason(ResumeMode.REPLAY)]
-    return [RESTARTED, UNREADABLE, str(StepMayHaveRun("…")).replace("'", ""), *filter(None, waiting)]
-
-
-def test_the_page_has_every_text_of_a_call_that_was_lost() -> None:
-    assert [text for text in lost_calls() if re.split(r" Nothing| What it did", text)[0] not in TEXT] == []

@@ -13,6 +13,7 @@ import pytest
 
 from trio_mcp import Server
 from trio_mcp.server.catalog import Catalog
+from trio_mcp.server.registration import home_of, remember_home
 
 
 def allocated(count: int) -> int:
@@ -157,3 +158,15 @@ def test_a_name_that_is_taken_is_an_error_with_the_line_of_the_first(add: Callab
     with pytest.raises(ValueError, match=f"same.*{re.escape(__file__)}:{line}"):
         add(server, second_one)
     assert len([*server.tools, *server.prompts, *server.resources]) == 1
+
+
+def test_a_callable_that_has_no_hash_is_registered_without_being_remembered() -> None:
+    class Odd:
+        __hash__ = None
+
+        def __call__(self) -> int:
+            return 1
+
+    odd, server = Odd(), Server("first")
+    remember_home(odd, server)
+    assert home_of(odd) is None

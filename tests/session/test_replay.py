@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,13 +13,16 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
+from pages import Page
 from talk import Round, Talk, talk_to
 from wire_terms import INVALID_PARAMS
 
 from trio_mcp import CancelReason, Client, accept_defaults
-from trio_mcp.errors import ConfigurationError, InvalidRequestState
+from trio_mcp.errors import ConfigurationError, InvalidRequestState, StepMayHaveRun
 from trio_mcp.server import Accepted, Context, Server
-from trio_mcp.session import KeyRing, ServiceOptions
+from trio_mcp.session import KeyRing, ResumeMode, ServiceOptions
+from trio_mcp.session.calls.memory import StatePayload
+from trio_mcp.session.calls.previous_run import RESTARTED, UNREADABLE
 from trio_mcp.types import ToolAnnotations
 
 STATE_ERROR = {"code": INVALID_PARAMS, "message": InvalidRequestState.TEXT}
@@ -318,3 +322,15 @@ async def test_a_question_that_is_given_up_while_the_journal_is_kept_is_not_aske
         leg = talk.leg("hasty")
         await trio.sleep(20)
         assert await talk.text(leg) == "nobody was asked"
+
+
+def lost_calls() -> list[str]:
+    parked = StatePayload("node", {})
+    dropped = StatePayload("node", {}, dropped_bytes=1)
+    waiting = [parked.lost_reason(ResumeMode.PARKED), dropped.lost_reason(ResumeMode.REPLAY)]
+    return [RESTARTED, UNREADABLE, str(StepMayHaveRun("…")).replace("'", ""), *filter(None, waiting)]
+
+
+def test_the_page_has_every_text_of_a_call_that_was_lost() -> None:
+    page = Page("troubleshooting").text
+    assert [text for text in lost_calls() if re.split(r" Nothing| What it did", text)[0] not in page] == []

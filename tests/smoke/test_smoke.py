@@ -19,8 +19,7 @@ from serving import IMPORTS
 from smoke_server import server
 
 from trio_mcp import Client, accept
-from trio_mcp_transports.http import asgi_app
-from trio_mcp_transports.hypercorn.serve import serve_asgi
+from trio_mcp_transports.http import serve_http
 
 HERE = Path(__file__).parent
 LIMIT = 30.0
@@ -35,10 +34,9 @@ async def reached(wire: str) -> AsyncIterator[dict[str, Any]]:
         yield {"target": COMMAND, "env": IMPORTS}
         return
     async with trio.open_nursery() as nursery:
-        app = asgi_app(server, sse_path="/sse")
-        (announced,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))
-        url = announced.partition(" ")[0]
-        paths = {"http": f"{url}/mcp", "sse": f"{url}/sse", "websocket": f"{url.replace('http', 'ws', 1)}/mcp"}
+        serve = partial(serve_http, server, port=0, sse_path="/sse", announce=False, signals=False)
+        http, sse = await nursery.start(serve)
+        paths = {"http": http, "sse": sse, "websocket": http.replace("http", "ws", 1)}
         yield {"target": paths[wire]}
         nursery.cancel_scope.cancel()
 

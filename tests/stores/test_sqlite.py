@@ -669,3 +669,21 @@ async def test_the_error_for_a_path_that_cannot_be_a_file_omits_the_message_of_t
         async with open_sqlite(str(tmp_path / path)):
             raise AssertionError("it was opened")
     assert "Errno" not in str(raised.value)
+
+
+def test_vacuum_waits_no_longer_for_every_slice_of_a_file_that_is_locked_again_and_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, waits = 0.0, []
+
+    def drop_some(connection: sqlite3.Connection, _now: float) -> bool:
+        nonlocal now
+        waits.append(connection.execute("PRAGMA busy_timeout").fetchone()[0] / 1000)
+        now += waits[-1]
+        return len(waits) < 100
+
+    trio.run(use, path)
+    monkeypatch.setattr(sqlite_upkeep, "drop_expired", drop_some)
+    sqlite_upkeep.vacuum(path, 0.0, clock=lambda: now)
+    assert sum(waits[:3]) <= sqlite_upkeep.LOCKED_SECONDS + sqlite_upkeep.LEAST_WAIT
+    assert set(waits[3:]) == {sqlite_upkeep.LEAST_WAIT}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from asgi_peer import AsgiPeer, Reply, modern_call, served
+from pages import DOCS, Page
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -237,3 +240,14 @@ def test_without_the_client_library_the_error_says_what_to_install() -> None:
     program = f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'transports')]!r}\n{MISSING}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert "trio-mcp[prometheus]" in done.stdout
+
+
+def test_every_metric_and_alert_is_on_the_page() -> None:
+    text = Page("metrics").text
+    for name in DURATIONS:
+        assert f"`{name}`" in text
+        assert f"`{spelled(name, 's')}`" in text
+    for name in METERS:
+        assert f"`{name}`" in text or f"`.{name.rpartition('.')[2]}`" in text
+    rules = yaml.safe_load((DOCS / "deploy" / "prometheus-alerts.yaml").read_text())["groups"][0]["rules"]
+    assert re.findall(r"^\| `(Mcp\w+)` \|", text, re.MULTILINE) == [rule["alert"] for rule in rules]

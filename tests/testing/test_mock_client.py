@@ -34,7 +34,6 @@ from trio_mcp import (
 )
 from trio_mcp.auth import CredentialsRejected, ProtectedResource, jwt
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
-from trio_mcp.server.registration import home_of, remember_home
 from trio_mcp.testing import (
     Delay,
     Disconnect,
@@ -171,18 +170,6 @@ async def test_a_function_whose_server_is_gone_is_called_alone(era: str) -> None
     gc.collect()
     client = MockClient(capabilities=ClientCapabilities(), era=era)
     assert (await client.call(where)).text == "alone"
-
-
-def test_a_callable_that_has_no_hash_is_registered_without_being_remembered() -> None:
-    class Odd:
-        __hash__ = None
-
-        def __call__(self) -> int:
-            return 1
-
-    odd, server = Odd(), Server("first")
-    remember_home(odd, server)
-    assert home_of(odd) is None
 
 
 async def test_a_plain_function_is_called(era: str) -> None:

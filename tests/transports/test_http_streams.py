@@ -14,10 +14,11 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
 from trio_mcp.client import Change
-from trio_mcp.session.subscriptions import PROMPTS, RESOURCES, TOOLS
 from trio_mcp.stores import LogKey, MemoryEventStore
 from trio_mcp_transports.http.sessions.breaker import Breaker
 from trio_mcp_transports.http.sessions.event_log import EventLog
+
+TOOLS, PROMPTS, RESOURCES = map(Change, ("tools", "prompts", "resources"))
 
 # what a stream looks like
 

@@ -15,8 +15,8 @@ from naming import naming
 from trio_mcp import Backfill, Client, HttpOptions, RelayServer, Server, proxy
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.http.open_access import Behind
-from trio_mcp.relay import Proxy
 from trio_mcp.relay.upstream import checked_command
+from trio_mcp.server import Mountable
 from trio_mcp.session import SharedServer
 from trio_mcp_transports.http import asgi_app
 
@@ -37,19 +37,19 @@ def notes() -> Server:
     return server
 
 
-def mounted(inner: Proxy) -> Server:
+def mounted(inner: Mountable) -> Server:
     hub = Server("hub")
     hub.mount("far", inner)
     return hub
 
 
-def hub_in_hub(inner: Proxy) -> Server:
+def hub_in_hub(inner: Mountable) -> Server:
     outer = Server("outer")
     outer.mount("hub", mounted(inner))
     return outer
 
 
-def with_headers(**headers: str) -> Proxy:
+def with_headers(**headers: str) -> Mountable:
     return proxy(URL, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
 

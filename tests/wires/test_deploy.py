@@ -17,14 +17,14 @@ import httpx2
 import pytest
 import trio
 import yaml
+from constants import code
 from serving import IMPORTS, SOON, START
 from store_servers import missing
 
-from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
-from trio_mcp_transports.hypercorn.serve import HARD_END_AFTER
-
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "docs" / "deploy"
+MOST_TO_END = code.hypercorn.HARD_END_AFTER + code.server.LIFESPAN_EXIT_SECONDS
+"""Seconds that a server takes to end after its drain."""
 INSTRUCTIONS = {"FROM", "COPY", "RUN", "WORKDIR", "USER", "ENV", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL", "CMD"}
 APP = "from trio_mcp import Server\n\nserver = Server('shop')\n"
 
@@ -69,7 +69,7 @@ def test_the_unit_waits_longer_than_the_server_drains() -> None:
     unit = (DEPLOY / "trio-mcp.service").read_text()
     assert "Type=notify" in unit
     (stop,), (drain,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE), re.findall(r"--drain (\d+)", unit)
-    assert int(stop) > int(drain) + HARD_END_AFTER + LIFESPAN_EXIT_SECONDS
+    assert int(stop) > int(drain) + MOST_TO_END
 
 
 def test_nginx_takes_the_site(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_kubernetes_waits_longer_than_the_pause_and_the_drain() -> None:
     _, pause = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     command = json.loads(of("CMD")[0])
     drain = int(command[command.index("--drain") + 1])
-    assert pod["terminationGracePeriodSeconds"] > int(pause) + drain + HARD_END_AFTER + LIFESPAN_EXIT_SECONDS
+    assert pod["terminationGracePeriodSeconds"] > int(pause) + drain + MOST_TO_END
 
 
 async def started(command: list[str], folder: Path) -> tuple[trio.Process, str]:

@@ -17,7 +17,6 @@ from talk import modern_meta
 
 from trio_mcp import Client, Context, HttpOptions, Server, proxy
 from trio_mcp.auth import ProtectedResource, jwt
-from trio_mcp.cli.command import Status
 from trio_mcp.errors import McpError
 from trio_mcp.testing import TestIssuer
 
@@ -119,4 +118,4 @@ async def test_a_proxy_without_a_login_names_the_command_to_its_host_and_its_use
             assert json.loads(await command.line())["error"]["message"] == login
         if messages == [DISCOVER]:
             assert (await command.error_line()).decode() == f"trio-mcp: {login}"
-            assert await command.end() == Status.REFUSED
+            assert await command.end() == 4

@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from talk import talk_to
-from task_process import KEYS, Work
+from task_process import KEYS, Work, key_of
 from task_talk import LegacyTask
 
 from trio_mcp import Server
 from trio_mcp.session import MemoryBudget, ServiceOptions
-from trio_mcp.session.tasks.record import storage_key
 from trio_mcp.stores import Append, Put, Record, Store, open_store
 
 BOUND = 60
@@ -34,9 +33,7 @@ async def process(url: str) -> AsyncIterator[LegacyTask]:
 
 async def become_newer(store: Store, task_id: str) -> None:
     """Write over the record of a task, and write others, as a newer version may."""
-    key = storage_key(task_id)
-    assert key is not None
-    record = await store.read("task", key)
+    record = await store.read("task", key_of(task_id))
     assert record is not None
     await store.write(
         [

@@ -13,7 +13,6 @@ import pytest
 from serving import MODULE, Child, child, served
 
 from trio_mcp import Client, Disconnected, PeerError
-from trio_mcp.cli.command import Status
 from trio_mcp.server import Server
 
 APP = Path(__file__).with_name("lifespan_app.py")
@@ -83,7 +82,7 @@ async def test_trio_mcp_serve_ends_with_the_exception_of_a_lifespan_that_fails()
             with pytest.raises((PeerError, Disconnected)):
                 await client.call_tool("crash")
         assert b"lifespan failed: Broken: the database has left" in await child.errors()
-        assert await child.end() == Status.UNREACHABLE
+        assert await child.end() == 3
 
 
 @pytest.mark.parametrize("transport", ["http", "sse", "websocket"])

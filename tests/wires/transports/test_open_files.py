@@ -17,7 +17,7 @@ from serving import IMPORTS, START, served
 
 from trio_mcp import Client, Server, proxy
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.relay import Proxy
+from trio_mcp.server import Mountable
 
 NOTES = """
 from trio_mcp import HttpOptions, Server
@@ -85,7 +85,7 @@ async def authenticate(headers: Mapping[str, str]) -> str | None:
     return headers.get("authorization")
 
 
-def far(file: str) -> Proxy:
+def far(file: str) -> Mountable:
     return proxy(file, env=IMPORTS)
 
 
@@ -134,7 +134,7 @@ def test_no_command_serves_it(arguments: list[str]) -> None:
 async def test_a_command_is_served_to_the_network_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     network = {"host": "0.0.0.0", "allowed_hosts": ["mcp.example.com"]}
 
-    async def warnings(target: Proxy, **options: object) -> int:
+    async def warnings(target: Mountable, **options: object) -> int:
         caplog.clear()
         with trio.fail_after(START), caplog.at_level(logging.WARNING, "trio_mcp.http"):
             async with served(target, **options):

@@ -27,8 +27,6 @@ from cryptography.hazmat.primitives.serialization import (
 from serving import IMPORTS, MODULE, START, Child, child, served
 
 from trio_mcp import Client, Disconnected, HttpOptions, Server
-from trio_mcp.base import logs
-from trio_mcp.cli import arguments
 
 HERE = Path(__file__).parent
 FILE = HERE / "signed_app.py"
@@ -165,10 +163,6 @@ async def test_the_command_serves_with_a_certificate_and_an_encrypted_key(
         context = ssl.create_default_context(cafile=certificate)
         async with httpx2.AsyncClient(verify=context) as http:
             assert (await http.post(url.replace("127.0.0.1", "localhost"), json={})).status_code == 401
-
-
-def test_the_command_line_has_the_values_that_logging_has() -> None:
-    assert (arguments.LOG_LEVELS, arguments.LOG_FORMATS) == (logs.LOG_LEVELS, logs.LOG_FORMATS)
 
 
 async def test_a_websocket_is_one_record_of_the_access_log(caplog: pytest.LogCaptureFixture) -> None:
