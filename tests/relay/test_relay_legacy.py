@@ -35,7 +35,6 @@ from trio_mcp.relay.forwarding import MAX_UNSENT
 from trio_mcp.session import Call, Envelope
 from trio_mcp.testing.interruptions.census import only_new_objects
 from trio_mcp.types import CreateMessageResult, ElicitRequestFormParams, ElicitResult
-from trio_mcp_transports.stdio import LineChannel
 
 ASSISTANT = {"role": "assistant", "content": {"type": "tool_use", "id": "u1", "name": "look", "input": {}}}
 
