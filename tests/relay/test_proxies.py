@@ -631,6 +631,22 @@ async def test_the_connection_of_a_session_is_closed_some_time_after_the_session
         assert len(ending.server.services) == 1
 
 
+async def test_a_call_that_is_cancelled_at_any_step_leaves_no_connection(mock_clock: MockClock) -> None:
+    far = Far("modern")
+    outer = by("mounted", far.server)
+    async with outer.open_service() as service:
+        for steps in range(25):
+            async with Client.connect(Sharing(service), mode="legacy") as client, trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "f_rich")
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+        await wait_all_tasks_blocked()
+        mock_clock.jump(IDLE_SECONDS + 1)
+        await wait_all_tasks_blocked()
+        assert len(far.server.services) == 1  # for the lists
+
+
 @host_eras
 @server_eras
 async def test_a_tool_that_runs_as_a_task_is_followed_to_its_result(host: str, server: str) -> None:

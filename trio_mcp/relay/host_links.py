@@ -261,14 +261,23 @@ class HostLinks:
             logger.info("the server %r could not be reached: %s", self._name, failure)
             text = f"the server {self._name!r} cannot be reached: {failure}"
             raise RemoteProtocolError(text, code=INTERNAL_ERROR) from None
+        try:
+            await self._let_learn(client)
+            client.watch_lists()
+            self.watch_all(client)
+        except BaseException:
+            # It is in no link yet.
+            await close(client)  # noqa: ASYNC102  it is shielded and bounded itself
+            raise
+        return client
+
+    async def _let_learn(self, client: ServerClient) -> None:
+        """Let a client that is in no link yet know the tools of the server."""
         learned: list[Tool] | None = None
-        # `learn` passes over a client that is not in its link yet, and other tasks run between the steps.
+        # `learn` passes over it, and other tasks run between the steps.
         while learned is not self.tools:
             learned = self.tools
             await client.learn_in_steps(learned)
-        client.watch_lists()
-        self.watch_all(client)
-        return client
 
     def _is_outdated(self, link: HostLink) -> bool:
         """Return whether the server speaks another revision now, and no other call uses the connection."""
