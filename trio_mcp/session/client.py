@@ -154,7 +154,8 @@ class ClientSession:
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
         self._on_lost = on_lost
-        self._outbox: Outbox[Envelope] = Outbox(unanswered=self.connection.unanswered)
+        self._unanswered = self.connection.unanswered
+        self._outbox: Outbox[Envelope] = Outbox(unanswered=self._unanswered)
         self.records = RepeatedRecords(logger)
         self._server_requests = ServerRequests(
             request_handlers, self.connection, self._outbox, self.records, max_handlers
@@ -333,7 +334,7 @@ class ClientSession:
 
     def _check_room(self) -> None:
         """Raise `LimitExceeded` if too many requests wait for their answers."""
-        if len(self._mailbox) >= MAX_REQUESTS:
+        if len(self._unanswered) >= MAX_REQUESTS:
             raise LimitExceeded(f"{MAX_REQUESTS} requests wait for answers of the server already, and no more may")
 
     async def _write(self) -> None:
