@@ -82,15 +82,15 @@ class StoreConflict(StoreError):
 
 
 class StoreFull(StoreError):
-    """There is no room for what was to be written; nothing was."""
+    """There is no room for the write; nothing was written."""
 
 
 class StoreTimeout(StoreError):
-    """The store took too long; what was to be written may be written or not."""
+    """The store took too long; the write may or may not have been made."""
 
 
 class Fenced(StoreError):
-    """This process was buried (`SharedStore.bury`): nothing was written, and nothing that it writes ever will be."""
+    """This process was buried (`SharedStore.bury`): nothing was written, and none of its later writes will be."""
 
 
 def may_be_made(error: BaseException) -> bool:
@@ -113,7 +113,7 @@ class Record(NamedTuple):
         key: names it among its kind. Records of a kind are listed in the order of their keys.
         value: bytes that only this package reads.
         owner: whose it is, for `Store.list`; empty if it has none. A sealed store keeps a digest of it.
-        expires_at: Unix seconds; afterwards no method returns it, and the store drops it at its leisure.
+        expires_at: Unix seconds; afterwards no method returns it, and the store may remove it at any time.
         version: as read, 1 or more. In a `Put`, the version that it replaces; 0 if there must be none.
     """
 
@@ -132,7 +132,7 @@ class Put(NamedTuple):
 
 
 class Remove(NamedTuple):
-    """Remove a record if it is there; with a version, the one that has it: another, or none, is a conflict."""
+    """Remove a record if it exists. With a version, it is a conflict if the record has another one or is missing."""
 
     kind: str
     key: str
@@ -140,9 +140,9 @@ class Remove(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """Change nothing: a record that has another version, or is not there, is a conflict for the whole write.
+    """Change nothing, but require a version: if the record has another one, or is missing, nothing is written.
 
-    A process that names with it what it owns writes nothing once another process has taken that over.
+    A process adds it for a record that it owns: once another process has taken that over, it writes nothing more.
 
     Attributes:
         version: as read, 1 or more.
@@ -154,13 +154,13 @@ class Expect(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Append entries to a log, under the numbers from `first` on, in place of any that stand under these or later numbers.
+    """Append entries to a log, numbered from `first` on; they replace any entries with these or later numbers.
 
     A gap before `first` makes everything before it unreadable.
 
     Attributes:
-        expires_at: when the whole log expires from now on, in Unix seconds. Afterwards there is no such log, and the next entries
-            begin a new one.
+        expires_at: the new expiry time of the whole log, in Unix seconds. After it there is no such log, and the next
+            entries begin a new one.
         keep: how many of the newest entries the log keeps; None for all.
     """
 
@@ -187,8 +187,8 @@ Change: TypeAlias = Put | Remove | Expect | Append | Forget
 class Store(Protocol):
     """Stores records and logs: everything of a server that may have to outlive a process.
 
-    `trio_mcp.testing.contract.store` has the tests of an implementation. Every method may raise `StoreError`. A server closes the
-    store that it has opened by name; one that it was given is closed by who opened it.
+    `trio_mcp.testing.contract.store` has the tests of an implementation. Every method may raise `StoreError`. A server
+    closes a store that it has opened by name, but not one that it was given open.
     """
 
     @property

@@ -49,12 +49,12 @@ MAKE_A_KEY: Final = (
 async def open_store(
     given: str | Store | None, keys: KeyRing | None, memory: MemoryBudget, server: str = ""
 ) -> AsyncIterator[Store]:
-    """Open a store; leaving the block closes it, unless it was given opened. A durable one is sealed.
+    """Open a store; leaving the block closes it, unless it was given open. A durable store is encrypted.
 
     Args:
         given: a path such as "state.db", a URL such as "redis://cache:6379/0", another scheme and what belongs to it, an opened
             store, or None for that of `TRIO_MCP_STORE`, or else the memory of this process.
-        keys: the first seals, all of them open.
+        keys: the first key encrypts, all of them decrypt.
         memory: what a store in memory draws from.
         server: the name of the server: the namespace in a database of several servers, unless its URL names another one.
 
