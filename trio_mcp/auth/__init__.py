@@ -1,6 +1,6 @@
 """Authorization with OAuth 2.1: verifying the tokens of callers at a server, and getting tokens for a client.
 
-What a program does not use is not loaded: neither the library for JOSE nor one for HTTP.
+The libraries for JOSE and HTTP are loaded only by programs that use them.
 """
 
 from typing import TYPE_CHECKING

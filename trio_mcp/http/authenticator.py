@@ -43,7 +43,7 @@ class CredentialsRejected(Exception):
 
 
 class CannotVerify(Exception):
-    """Whether credentials are good cannot be found out now, because the authorization server does not answer.
+    """Credentials cannot be verified now, because the authorization server does not answer.
 
     Args:
         reason: for the log only.

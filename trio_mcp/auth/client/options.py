@@ -53,7 +53,7 @@ class OAuth:
     Args:
         client_id: of a client that was registered by hand.
         client_secret: its secret, which is sent to the authorization server that the server names, unless there is an `issuer`.
-        private_key: in place of a secret, the key in PEM with which it signs who it is (private_key_jwt, ES256).
+        private_key: in place of a secret, the key in PEM with which it proves its identity (private_key_jwt, ES256).
         issuer: the authorization server to use; by default the first that the server names. It may be at a private address.
         metadata_url: the URL of this client's metadata, which is its client id where the authorization server supports that.
         scopes: those to request; by default those that the server asks for.
@@ -135,8 +135,8 @@ class ClientCredentials:
 
     Args:
         client_id: of the client, as it is registered at the authorization server.
-        client_secret: its secret; or
-        private_key: the key in PEM with which it signs who it is.
+        client_secret: its secret, unless there is a `private_key`.
+        private_key: the key in PEM with which it proves its identity.
         algorithm: of that key.
         issuer: as for `OAuth`.
         scopes: as for `OAuth`.

@@ -33,7 +33,7 @@ class Login:
             registered for a login that failed.
         requested: the scopes that were requested.
         dpop_key: the key that the tokens are bound to, as a JWK.
-        named: the program has named the authorization server, which may be at a private address then.
+        named: whether the program named the authorization server, which may then be at a private address.
     """
 
     url: str

@@ -40,7 +40,7 @@ class OAuthProvider:
         basic: whether the secret is sent in the header `Authorization` in place of the form.
 
     Raises:
-        TypeError, ValueError: a value is none of that.
+        TypeError, ValueError: a value is invalid.
     """
 
     name: str

@@ -60,7 +60,7 @@ class OAuthProxy(CachingVerifier):
         realm: begins the principal; see `jwt`.
 
     Raises:
-        TypeError, ValueError: an argument is none of that.
+        TypeError, ValueError: an argument is invalid.
     """
 
     _box: Box

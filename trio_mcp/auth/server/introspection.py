@@ -54,11 +54,11 @@ def introspection(
         client_secret: its secret.
         audience: what the tokens must be issued for; by default the resource.
         endpoint: the URL to ask; by default the one in the metadata of the issuer.
-        cache_seconds: how long an answer counts at most; after a revocation a token works for so long.
+        cache_seconds: how long an answer is cached at most; a revoked token may work for so long.
         realm: begins the principal; see `jwt`.
 
     Raises:
-        TypeError, ValueError: an argument is none of that.
+        TypeError, ValueError: an argument is invalid.
     """
     if endpoint is not None:
         check_endpoint("endpoint", endpoint)

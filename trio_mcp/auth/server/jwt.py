@@ -106,10 +106,10 @@ def jwt(
         principal: the claim that names the caller; "oid" for Entra.
         scopes: the claim with the scopes; by default `scope`, or else `scp`.
         realm: begins the principal, as in "partner:alice"; needed where two issuers may both have an "alice".
-        check: an async function from the claims of a verified token to those that count, or None to reject it.
+        check: an async function that takes the claims of a verified token and returns those to use, or None to reject it.
 
     Raises:
-        TypeError, ValueError: an argument is none of that.
+        TypeError, ValueError: an argument is invalid.
     """
     if jwks is not None:
         check_endpoint("jwks", jwks)

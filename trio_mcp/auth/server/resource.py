@@ -46,7 +46,7 @@ class ProtectedResource(Authenticator):
         scope_prefix: what scopes begin with where clients ask for them and not in tokens, such as "api://notes/" for Entra.
 
     Raises:
-        TypeError, ValueError: an argument is none of that; the error says what to write.
+        TypeError, ValueError: an argument is invalid; the error says what to write.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ def static(tokens: Mapping[str, Caller | str]) -> Verifier:
         tokens: the caller of each token; text stands for `Caller(text)`.
 
     Raises:
-        TypeError, ValueError: a token is too short or cannot be in a header, or a caller is none. The error shows no token.
+        TypeError, ValueError: a token is too short or cannot be in a header, or a caller is invalid. The error shows no token.
     """
     given: object = tokens
     if not isinstance(given, Mapping) or not given:
