@@ -41,8 +41,8 @@ class HttpLimits:
         websockets: WebSockets that may be open at once.
         per_principal: how many sessions one principal may have open, and as many HTTP+SSE streams and WebSockets. Needs
             `authenticate`.
-        recheck_seconds: how often `authenticate` checks the headers of an open WebSocket, and of an open stream that a GET or
-            `subscriptions/listen` began, again.
+        recheck_seconds: how often `authenticate` rechecks the headers of an open WebSocket, and of an open stream that
+            a GET or `subscriptions/listen` began.
     """
 
     body: int = 4 * 1024 * 1024

@@ -85,12 +85,12 @@ class McpApp(ServedApp):
         root: the prefix under which a proxy publishes the application.
 
     Raises:
-        ValueError: what authenticates callers says that the server is somewhere else.
+        ValueError: what authenticates callers names another URL for the server.
 
     Attributes:
         access: who may reach it from a browser.
-        unknown: what commands start, of which it is not known whether it asks for authentication; empty until it serves, and
-            with authentication.
+        unknown: the commands whose servers may or may not require authentication; empty until it serves, and with
+            authentication.
     """
 
     def __init__(

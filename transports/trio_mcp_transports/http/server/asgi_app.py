@@ -34,8 +34,8 @@ def asgi_app(
 ) -> McpApp | McpApps:
     """Return an ASGI application that serves `server`, over HTTP and WebSocket, on Trio or on asyncio: `uvicorn module:app`.
 
-    What is not given is as the server has it (`Server(http=HttpOptions(...))`). So its authentication can be replaced here, but
-    not be dropped.
+    Options that are not given are those of the server (`Server(http=HttpOptions(...))`). So its authentication can be
+    replaced here, but not dropped.
 
     Args:
         server: or several, by the path prefixes below which they are served: `{"/shop": shop, "/notes": notes}` serves the first

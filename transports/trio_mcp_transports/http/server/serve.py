@@ -102,8 +102,8 @@ async def serve_http(
 ) -> None:
     """Serve over Streamable HTTP and WebSocket, in this process, until SIGTERM, SIGINT or SIGHUP; `serve_asgi` says how it ends.
 
-    What is not given is as the server has it (`Server(http=HttpOptions(...))`). So its authentication can be replaced here, but
-    not be dropped.
+    Options that are not given are those of the server (`Server(http=HttpOptions(...))`). So its authentication can be
+    replaced here, but not dropped.
 
     Sockets that systemd passes to this process (socket activation) are listened on in place of `host` and `port`, and systemd is
     notified when the server is ready and when it stops.
