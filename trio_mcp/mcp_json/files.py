@@ -73,7 +73,7 @@ def without_comments(text: str) -> str:
 
 
 def without_trailing_commas(text: str) -> str:
-    """Return a text that has no comments with a space in place of each comma behind a last member or element."""
+    """Return a text, which must have no comments, with a space in place of each trailing comma."""
     return TRAILING_COMMAS.sub(lambda match: " " if match[0] == "," else match[0], text)
 
 
@@ -133,8 +133,8 @@ def read_mcp_json(path: str | os.PathLike[str], *, variables: Mapping[str, str] 
     """Return the servers of a host's file. It may have comments and trailing commas, as those of editors have.
 
     Args:
-        variables: what `${NAME}` in the file stands for, by NAME; what is not in it is looked up in the environment. In VS Code's
-            files `${input:token}` is asked by the editor: pass it as "input:token".
+        variables: what `${NAME}` in the file stands for, by NAME; what is not in it is looked up in the environment.
+            For `${input:token}`, VS Code asks its user: pass the value as "input:token".
 
     Raises:
         OSError: the file cannot be read.

@@ -26,7 +26,7 @@ ANTHROPIC_CHOICES: Final = {"auto": "auto", "required": "any", "none": "none"}
 
 
 def anthropic_request(request: CreateMessageRequestParams, model: str) -> JsonObject:
-    """Return the body of a request to Anthropic's messages API. Of `metadata` it takes `user_id`.
+    """Return the body of a request to Anthropic's messages API. Of `metadata` only `user_id` is kept.
 
     Raises:
         ValueError: a block has no counterpart there; the text begins with its place.

@@ -1,6 +1,6 @@
 """Servers whose tools are the operations of an OpenAPI document.
 
-The room knows no HTTP library: the client that sends the requests is the author's (`HttpClient`).
+The package uses no HTTP library: the author passes the client that sends the requests (`HttpClient`).
 """
 
 from .adding import OpenApiKeywords, OpenApiLimits, OpenApiServer, add_openapi, fetch_openapi, from_openapi

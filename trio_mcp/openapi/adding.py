@@ -97,11 +97,11 @@ class OpenApiKeywords(TypedDict, total=False):
             that authenticate the call at the API, or to `Credentials`. It may raise `ToolError`.
         tool_options: a function from an `Operation` to more options of its tool, such as `scopes`, `visible` or
             `max_result`.
-        base_url: what the paths are appended to; by default the `base_url` of the client. The servers of the document do
-            not count.
-        timeout: seconds for one request to the API (default 30). The timeouts of the client do not count.
-        slashes: values in a path may have slashes, which are sent as `%2F`. Many servers take that for a slash, so that
-            such a value could call another operation; by default it is refused.
+        base_url: what the paths are appended to; by default the `base_url` of the client. The servers of the document
+            are ignored.
+        timeout: seconds for one request to the API (default 30). The timeouts of the client are ignored.
+        slashes: values in a path may have slashes, which are sent as `%2F`. Many servers read that as a slash, so such
+            a value could call another operation; by default it is refused.
         output_schemas: False for tools without output schemas, for an API that does not return what its document declares.
         asyncio: run the client, and `credentials` if it is async, on asyncio; by default as the server does.
         strict: raise `OpenApiError` if an operation that is selected cannot become a tool, instead of leaving it out.
@@ -171,7 +171,7 @@ def add_openapi(
 ) -> OpenApiReport:
     """Add a tool for each operation of a document to a server, also while it is served. Return what became of each.
 
-    The arguments and the errors are those of `from_openapi`. If an error is raised, the server has no tool more than before.
+    The arguments and the errors are those of `from_openapi`. If an error is raised, no tool was added.
     """
     limits = check_instance("limits", options.get("limits", OpenApiLimits()), OpenApiLimits, "OpenApiLimits(...)")
     check_instance("server", server, Server, "a Server")
@@ -189,12 +189,12 @@ async def fetch_openapi(
 
     Args:
         url: a whole URL, or a path below the `base_url` of the client. The headers of the client are sent to it.
-        timeout: seconds, in which the document is read too.
+        timeout: seconds, including those to read the document.
 
     Raises:
         OpenApiError: the server does not answer with an OpenAPI document within the limits.
 
-    A cancel closes the connection, and ends the reading.
+    A cancel closes the connection.
     """
     check_seconds("timeout", timeout, positive=True)
     address = url if urlsplit(url).scheme else f"{base_of(client, None)}/{url.lstrip('/')}"

@@ -168,7 +168,7 @@ class LeftOutOperation:
     """An operation that did not become a tool.
 
     Attributes:
-        chosen: `include` does not select it; otherwise it cannot be called.
+        chosen: True if `include` does not select it, False if it cannot be called.
     """
 
     operation: Operation

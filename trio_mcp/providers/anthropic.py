@@ -35,13 +35,13 @@ class AnthropicProvider(ApiProvider):
         models: further models; a request gets the first whose name has one of the hints in its model preferences.
         max_retries: attempts after the first, if there is no connection or the API answers 429 or 5xx.
         timeout: seconds for all attempts.
-        backoff: the waits between attempts, where the API names none.
+        backoff: the delays between attempts if the API names none.
 
     Raises:
         ImportError: the extra `anthropic` is not installed.
         TypeError, ValueError: an argument is wrong, or Anthropic has no key.
 
-    Who makes a provider owns it: a server or client that uses it does not close it.
+    The code that makes a provider must close it: a server or client that uses it does not.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class Attempts:
     Attributes:
         max_retries: attempts after the first.
         timeout: seconds for all attempts and the waits between them.
-        backoff: the waits between attempts, where the API names none.
+        backoff: the delays between attempts if the API names none.
     """
 
     max_retries: int = MAX_RETRIES
