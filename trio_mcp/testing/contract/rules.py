@@ -37,7 +37,7 @@ class Rule:
 
     Attributes:
         group: a letter, or `peers` and `calls` for the two catalogues of failures.
-        revisions: the revisions that it applies to; `why` says why not to the others.
+        revisions: the revisions that it applies to; `why` says why the others are left out.
         needs: the traits that it needs, each with the reason why the rule does not apply without it.
         grace: seconds that a call continues after its client disconnected.
         threads: whether it uses real threads, and therefore real time.

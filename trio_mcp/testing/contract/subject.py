@@ -153,6 +153,6 @@ PARTS: list[Part] = [
 
 
 def contract_tools(add: Part) -> Part:
-    """Let a function add tools to the server of every case that is made from now on: for rules that need other ones."""
+    """Let a function add tools to the server of every case that is made from now on, for rules that need more tools."""
     PARTS.append(add)
     return add

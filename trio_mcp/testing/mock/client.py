@@ -101,7 +101,7 @@ class MockClient:
     - `accept(...)`, `decline()`, `dismiss()` or another `ElicitResult`, sent as it is, also if it does not fit the form;
     - for a sample, a string, a block such as `tool_use("search", query="fado")` or a list of them, a dict or a model with the
       data of a structured answer, or a `CreateMessageResult`;
-    - a function, plain or async, of the question's params, which returns any of these; what it raises fails the test;
+    - a function, plain or async, that takes the question's params and returns any of these; what it raises fails the test;
     - an exception, with which the client fails: a legacy tool gets it as an error response (`PeerError` with its code), and in
       the modern era, which has no such response, `call` raises it;
     - `Delay`, `Never`, `Disconnect` or `SecondWorker`.
@@ -115,7 +115,7 @@ class MockClient:
         roots: the folders of the client.
         era: "modern", "legacy" or a revision such as "2025-06-18". The same script works in all.
         capabilities: what the client declares; by default everything that a script can answer.
-        principal: the identity that the server takes the client for.
+        principal: the identity of the client, as the server sees it.
         caller: the same with its scopes and claims: `Caller("alice", scopes=["notes:read"])`. A `ProtectedResource` of the server
             adds the scopes that they imply, and refuses a caller without those that it requires.
 
@@ -127,7 +127,7 @@ class MockClient:
 
     Raises:
         TypeError, ValueError: an argument is invalid.
-        CredentialsRejected: from each call, the caller lacks a scope that every request to the server needs.
+        CredentialsRejected: from each call, if the caller lacks a scope that every request to the server needs.
     """
 
     def __init__(self, *positional: Never, **options: Unpack[ScriptKeywords]) -> None:
