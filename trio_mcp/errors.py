@@ -96,7 +96,10 @@ class RemoteProtocolError(ProtocolError):
 
 
 class RequestRejected(RemoteProtocolError):
-    """The server rejected a request with an HTTP status that a repetition would not change (4xx), and no JSON-RPC error."""
+    """The server rejected a request in a way that a repetition would not change.
+
+    It answered with an HTTP status (4xx) and no JSON-RPC error, or closed the WebSocket because the message was too big.
+    """
 
 
 class InvalidRequestState(RemoteProtocolError):

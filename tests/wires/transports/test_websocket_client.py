@@ -23,7 +23,7 @@ from websocket_peer import SOON, served
 from wsproto.utilities import generate_accept_token
 
 from trio_mcp import Client, Disconnected, Server
-from trio_mcp.errors import ServerBusy
+from trio_mcp.errors import RequestRejected, ServerBusy
 from trio_mcp.session import Envelope
 from trio_mcp_transports.http import HttpLimits, asgi_app
 from trio_mcp_transports.hypercorn.config import guarded_config
@@ -293,12 +293,20 @@ async def test_a_server_that_breaks_the_framing_gets_a_close_code(message: bytes
         assert await close_code(server) == code
 
 
-async def test_a_message_that_the_server_finds_too_big_names_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    # It is sent again, and each attempt waits longer than the one before it.
-    monkeypatch.setattr("trio_mcp.client.requester.ATTEMPTS", 1)
+async def test_a_message_that_the_server_finds_too_big_names_its_limit_and_is_not_sent_again() -> None:
     async with served(Stage().server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
-        with pytest.raises(Disconnected, match=naming(1009, "2000 bytes")):
+        with pytest.raises(RequestRejected, match=naming(1009, "2000 bytes")):
             await client.call_tool("echo", {"text": "x" * 2000})
+        assert (await client.call_tool("echo", {"text": "x"})).text == "x"
+
+
+async def test_a_message_that_is_too_big_ends_no_other_request_that_may_be_sent_again() -> None:
+    async with served(Stage().server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(client.list_tools)
+            with pytest.raises(RequestRejected):
+                await client.call_tool("echo", {"text": "x" * 2000})
 
 
 # sending and reading, whatever the other does

@@ -22,10 +22,10 @@ from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 from trio_mcp.base.logs import peer_logger
 from trio_mcp.base.named_tuples import NamedTuple
 from trio_mcp.base.values import shown_url
-from trio_mcp.errors import Disconnected, ServerBusy
+from trio_mcp.errors import Disconnected, RequestRejected, ServerBusy
 from trio_mcp.protocol.http.headers import seconds_to_wait
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY, dump, parse
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Request, RequestId, Unanswered, dump, parse
 from trio_mcp.session import Envelope, MessageChannel, Received
 from trio_mcp.session.channel import OVER_WEBSOCKET, address_of
 from trio_mcp.session.transport import AnyAuth, HeaderSource, ServerCredentials
@@ -45,6 +45,9 @@ CLOSE_TIMEOUT: Final = 2.0
 
 INBOX: Final = 256
 """Messages that wait for a slow receiver; then the server waits."""
+
+TOO_BIG: Final = 1009
+"""The close code for a message that is over a limit."""
 
 NORMAL: Final = (1000, 1001)
 """Close codes that say nothing went wrong: done, and going away."""
@@ -177,6 +180,8 @@ class WebSocketChannel(MessageChannel):
         self._broken = False
         self._closed = False
         self._pinging = False
+        self._largest: tuple[int, RequestId | None] = (0, None)
+        """The bytes of the largest message that was sent, and its id if it is a request."""
 
     # life
 
@@ -271,9 +276,10 @@ class WebSocketChannel(MessageChannel):
             trio.BrokenResourceError: the connection has ended; the text says why.
             trio.ClosedResourceError: this channel was closed.
         """
-        texts = [dump(value.message).decode() for value in values]
+        messages = [dump(value.message) for value in values]
         self._check_sendable()
-        writing = PendingWrite(texts, trio.Event())
+        self._note_largest(values, messages)
+        writing = PendingWrite([message.decode() for message in messages], trio.Event())
         try:
             await self._to_write.send(writing)
         except trio.BrokenResourceError:
@@ -308,7 +314,7 @@ class WebSocketChannel(MessageChannel):
                 # The library counts characters; the limit is in bytes.
                 data = received.encode()
                 if len(data) > self._limits.max_bytes:
-                    await self._refuse(socket, Close(1009, f"a message may have {self._limits.max_bytes} bytes"))
+                    await self._refuse(socket, Close(TOO_BIG, f"a message may have {self._limits.max_bytes} bytes"))
                     return
                 self._inbox.append((Envelope(parse(data, self._limits), size=len(data)), len(data)))
                 self._held += len(data)
@@ -363,7 +369,17 @@ class WebSocketChannel(MessageChannel):
             return
         name = "" if reason is None else reason.name.lower().replace("_", " ")
         words = "" if reason is None or not reason.reason else f": {reason.reason[:200]}"
-        self._end(f"closed with {code}, {name}{words}", broken=code not in NORMAL)
+        why = f"closed with {code}, {name}{words}"
+        if code == TOO_BIG and self._largest[1] is not None and self._ended_because is None:
+            # If any message was too big, the largest was. To send it again would end the next connection, too.
+            rejected = Unanswered(self._largest[1], why, error=RequestRejected(why))
+            self._inbox.append((Envelope(rejected), 0))
+        self._end(why, broken=code not in NORMAL)
+
+    def _note_largest(self, values: Sequence[Envelope], messages: Sequence[bytes]) -> None:
+        for value, message in zip(values, messages, strict=True):
+            if len(message) > self._largest[0]:
+                self._largest = len(message), value.message.id if isinstance(value.message, Request) else None
 
     def _failed(self, why: str) -> None:
         """End the connection without any farewell."""
