@@ -140,7 +140,7 @@ class PeerError(McpError):
         code: its error code.
         message: its text.
         data: its `data` member, or None.
-        more: the members of the error that JSON-RPC does not define, and `data` if it is null; None if there are none.
+        more: members of the error that JSON-RPC does not define, including a `data` that is null; None without any.
     """
 
     def __init__(
@@ -460,9 +460,9 @@ class Disconnected(McpError):
 
 
 class OutcomeUnknown(Disconnected):
-    """A tool was called, its result was lost with the connection, and it cannot be found out whether it has run.
+    """The result of a tool call was lost with the connection, and the client cannot find out whether the tool ran.
 
-    It was not called again, since that may do twice what must be done once. The cause (`__cause__`) is what was lost.
+    The tool was not called again, since that might repeat its effect. `__cause__` is the error that lost the result.
 
     Attributes:
         tool: its name.
@@ -481,7 +481,7 @@ class OutcomeUnknown(Disconnected):
 
 
 class Unreachable(Disconnected):
-    """There is no connection to the server: the request was not sent, so it did nothing for it."""
+    """There is no connection to the server: the request was not sent, so it had no effect."""
 
 
 class ServerUnavailable(Unreachable):

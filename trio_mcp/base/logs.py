@@ -304,9 +304,9 @@ def configure_logging(level: LogLevel = "info", format: LogFormat = "text", *, s
     results in it.
 
     Args:
-        level: the lowest that is shown.
+        level: the lowest level to write.
         format: "text", or "json" for one JSON object in each line.
-        stream: where to, in place of stderr.
+        stream: the stream to write to; stderr by default.
 
     Raises:
         ValueError: there is no such level or format.

@@ -105,10 +105,10 @@ class Changes:
             async for change in changes:
                 ...
 
-    The iteration ends when the server ends the stream, and raises when no more changes can come: `Disconnected` if the connection
-    ended, or the stream of a legacy session; the server's error if it no longer accepts the subscription. A change that
-    happens again before it is read is reported once. After an interruption, a change is reported for everything that you
-    subscribed to, because some may have been missed.
+    The iteration ends when the server ends the stream. If no more changes can arrive, it raises `Disconnected` (the connection
+    or the stream of a legacy session ended), or the server's error (it rejects the subscription). A change that happens again
+    before it is read is reported once. After an interruption, a change is reported for everything that you subscribed to,
+    because some may have been missed.
     """
 
     def __init__(self, find_source: Callable[[], Listeners], wanted: SubscriptionFilter) -> None:

@@ -64,9 +64,9 @@ class Client(TaskMethods):
         async with Client.connect("http://localhost:8000/mcp", on_elicit=ask_me) as client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"})
 
-    Its tasks belong to the client and end with `aclose`, so it may be opened in one task and closed in another. A connection
-    that fails raises `Disconnected` in the calls that wait for it and nowhere else. With a server in this process, what that
-    raises while it serves, or at the end of its lifespan, also leaves the `async with` block.
+    Its tasks belong to the client and end with `aclose`, so it may be opened in one task and closed in another. If the
+    connection fails, only the calls that wait for it raise `Disconnected`. If the server runs in this process, the `async with`
+    block also raises what the server raises while it serves, or at the end of its lifespan.
 
     Every call raises `PeerError` if the server answers with an error, `RequestTimeout` if it takes longer than its
     `timeout` (seconds), and `Disconnected` if the connection ends first. Cancelling a call cancels it on the server.

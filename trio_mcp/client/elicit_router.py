@@ -53,8 +53,8 @@ class ElicitRouter(ChoosesByKey):
         async with Client.connect(url, on_elicit=router) as client:
             router.check(await client.list_tools())
 
-    A form without a handler goes to `default`, and is declined if there is none. What a handler raises is an error, and never
-    a choice of the user: a legacy server receives an error response, and a call to a modern server raises it.
+    A form without a handler goes to `default`, and is declined if there is none. An exception of a handler does not count as a
+    decline: a legacy server receives an error, and a call to a modern server raises the exception.
 
     Args:
         default: answers the forms that have no handler, and those that name no key.

@@ -78,8 +78,8 @@ def accept(**content: JsonValue) -> ElicitResult:
 def accept_defaults(params: ElicitRequestFormParams, **content: ElicitValue) -> ElicitResult:
     """Return the form with its defaults (SEP-1034); `content` fills in other fields or replaces defaults.
 
-    Use it in place of a user: `on_elicit=accept_defaults`. Declines if a required field has no value, and if there are no fields:
-    such a form asks for a consent, which is not a default.
+    Use it in place of a user: `on_elicit=accept_defaults`. Declines if a required field has no value, and if there are no
+    fields: such a form asks for consent, which has no default.
     """
     schema = params.requested_schema
     defaults: dict[str, ElicitValue] = {name: field.default for name, field in schema.properties.items()}

@@ -32,7 +32,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ClientTask(Generic[T_co]):
-    """A task of a server: a call that goes on without this client; `Client.start_tool` and `Client.task` return one.
+    """A task of a server: a call that continues without this client; `Client.start_tool` and `Client.task` return one.
 
         task = await client.start_tool("report", {"year": 2026})
         save(task.id)
@@ -40,8 +40,8 @@ class ClientTask(Generic[T_co]):
             print(change.status, change.status_message)
         result = await task.result()
 
-    The handlers of the client answer what the task asks while somebody awaits `result` or iterates. Without that, the task goes
-    on until it asks. Every method raises `PeerError` if the server does not know the task, or no longer knows it because its
+    While you await `result` or iterate, the client's handlers answer the task's questions. Otherwise, the task stops at its
+    first question. Every method raises `PeerError` if the server does not know the task, or no longer knows it because its
     `ttl` is over, and `Disconnected` if the connection ends; `client.task(id)` of another client picks the task up.
     """
 

@@ -65,12 +65,12 @@ class ClientGroup(GroupListing):
     A tool or prompt of a server has the name `server_name` here, and a resource the URI `scheme://server/rest`. `group["files"]`
     is the client of one server, and takes the server's own names.
 
-    A server that cannot be reached takes none of the others down: it is missing in the lists, and calls to it raise
-    `ServerUnavailable`, while the group goes on connecting to it with growing delays. `states` and `on_state` say which servers
-    those are. A connection that is lost is opened again at once, with its subscriptions; calls wait for that, and are sent again
-    only where `Client` does so.
+    A server that cannot be reached does not affect the others: the lists omit it, and calls to it raise `ServerUnavailable`,
+    while the group keeps trying to connect, with growing delays. `states` and `on_state` report the state of each server. The
+    group reopens a lost connection at once, with its subscriptions; calls wait for that, and are sent again only where `Client`
+    does so.
 
-    Results are as the server sent them: a link in one has the server's own URI, for which `uri_of` returns that of the group.
+    Results are returned as the server sent them: a link in a result has the server's own URI, which `uri_of` translates.
 
     The group may be opened in one task and closed in another.
     """

@@ -28,18 +28,18 @@ from .routes import (
 @names_options
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """Limits that the HTTP application sets its clients; sizes in bytes, times in seconds. They are explained at
+    """Limits of the HTTP application for its clients; sizes in bytes, times in seconds. They are explained at
     https://github.com/trio-mcp/trio-mcp/blob/main/docs/limits.md.
 
     Attributes:
         body: size of one message.
         values: how many values one message may have (`JsonLimits.max_values`).
         body_seconds: time for a request's body to arrive.
-        sessions: legacy sessions that may be open at the same time, and as many HTTP+SSE streams.
+        sessions: how many legacy sessions may be open at once, and how many HTTP+SSE streams.
         session_idle: how long a legacy session may be idle before it ends.
         disconnect_grace: how long a legacy call continues while no client reads its stream; 0 cancels it immediately.
         websockets: WebSockets that may be open at once.
-        per_principal: how many sessions one principal may have open, and as many HTTP+SSE streams and WebSockets. Needs
+        per_principal: how many sessions one principal may have open, how many HTTP+SSE streams, and how many WebSockets. Needs
             `authenticate`.
         recheck_seconds: how often `authenticate` rechecks the headers of an open WebSocket, and of an open stream that
             a GET or `subscriptions/listen` began.
@@ -94,15 +94,15 @@ METRICS_PATH: Final = "/metrics"
 class Metrics:
     """Who may read the metrics of a server; pass it as `HttpOptions(metrics=...)`.
 
-    The authentication of the server does not count here. A request has to meet all that is given: the token, and an address in
-    one of the networks. Requests of browsers are refused.
+    The server's `authenticate` does not apply here. A request must have the token, and an address in one of the networks, if
+    these are set. Requests from browsers are refused.
 
     Attributes:
         token: a scraper sends `Authorization: Bearer TOKEN`.
-        networks: the addresses, or networks, of scrapers, such as "10.0.0.0/8"; "unix" for those that connect over a Unix socket.
-            By default the machine itself, or any with a token.
-        public: anybody who reaches the port may read them.
-        path: where they are.
+        networks: the addresses, or networks, of scrapers, such as "10.0.0.0/8"; "unix" for those that connect over a Unix
+            socket. By default only this machine or, with a token, any address.
+        public: anyone who can reach the port may read the metrics.
+        path: the path of the metrics.
 
     Raises:
         TypeError, ValueError: a value is of the wrong type, or `public` comes with a token or networks.
@@ -136,9 +136,9 @@ class Metrics:
 class HttpOptions:
     """How a server is served over HTTP; pass it as `Server(http=...)`.
 
-    It counts wherever the server is served over HTTP or WebSocket: by `server.run("http")`, `serve_http`, `asgi_app` and
+    It applies wherever the server is served over HTTP or WebSocket: by `server.run("http")`, `serve_http`, `asgi_app` and
     `trio-mcp serve`. An argument of the serving call replaces the value of the same name; `authenticate` can be replaced, but
-    not dropped. The transports stdio and memory ignore all of it.
+    not dropped. The transports stdio and memory ignore it.
 
     Attributes:
         authenticate: an async function from the headers of a request (names in lower case) to the principal, a `Caller`, or None

@@ -103,12 +103,12 @@ class HttpRequest(Generic[StateT_co]):
 
     Attributes:
         method: in upper case.
-        path: below the prefix under which the server is reached, decoded.
+        path: the decoded path, without the prefix under which the server is reached.
         query: what follows the question mark, as it was sent.
         headers: by their names in lower case.
         body: at most `max_body` bytes of the route.
         caller: who sent it, with `principal`, `scopes` and `claims`; None without authentication, and on public routes.
-        client: the address of the client; None if it is unknown. A trusted proxy may report it, and the next two.
+        client: the address of the client; None if it is unknown. A trusted proxy may report it, `scheme` and `host`.
         scheme: "http" or "https".
         host: of the Host header.
         root_path: the prefix.
@@ -217,7 +217,7 @@ class HttpRoute:
     Attributes:
         path: below the prefix under which the server is reached.
         handler: an async function from a `HttpRequest` to a `HttpResponse`.
-        methods: a route for GET takes HEAD too.
+        methods: those that the route accepts; GET includes HEAD.
         public: neither Host nor Origin nor credentials are checked: anybody who reaches the port may call it.
         max_body: bytes of a request's body.
         timeout: seconds for the handler; the body has `HttpLimits.body_seconds`.

@@ -63,13 +63,13 @@ FAULT: Final = "the proxy has a fault"
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What a proxy answers questions with, in place of its host.
+    """Answers the questions of a server in place of the proxy's host.
 
     Args:
         provider: answers samples; None leaves them to the host.
         on_form: answers forms; None leaves them to the host.
-        max_answering: how many questions are answered at a time, over all connections; more are rejected. Callers
-            share it: see `Quota`.
+        max_answering: how many questions are answered at once, over all connections; more are rejected. Callers share this
+            limit: see `Quota`.
 
     Raises:
         TypeError, ValueError: an argument is invalid.

@@ -66,8 +66,8 @@ def proxy(
         proxy(["python", "server.py"]).run("http", port=8000)       # a command, for hosts over HTTP
         server.mount("weather", proxy("https://weather.example.com/mcp"))
 
-    Served by itself, each host has a separate connection to the server, on which messages pass as they are if both speak one
-    revision. Mounted in a `Server`, it offers what the server lists. See
+    If the proxy is served by itself, each host has a separate connection to the server, and messages pass unchanged if both use
+    the same revision. If it is mounted in a `Server`, it offers what the target lists. See
     https://github.com/trio-mcp/trio-mcp/blob/main/docs/composition.md.
 
     Args:
@@ -79,7 +79,7 @@ def proxy(
         transport_options: those of `Client.connect` for the target, such as `headers` for a URL and `env` for a command.
 
     Raises:
-        TypeError, ValueError: nothing can connect to the target, or an option is invalid. Nothing was started.
+        TypeError, ValueError: the target or an option is invalid. Nothing was started.
     """
     return Proxy(target, name=name, options=options, max_sessions=max_sessions, **transport_options)
 

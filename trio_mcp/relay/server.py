@@ -53,13 +53,13 @@ class RelayServer:
         connect: opens a connection to the server; called for each host.
         backfill: what the proxy answers for a host that cannot.
         options: limits, times and keys of the service.
-        max_sessions: how many sessions a transport with several hosts may open, each with its own connection to the server, and
-            how many WebSockets. A transport that has its own limits for this takes this number, unless it is given others.
+        max_sessions: how many sessions, each with its own connection to the server, and how many WebSockets a transport with
+            several hosts may open, unless the limits of the transport are set.
         name: of the server, for errors.
-        keeps_session: whether the session of a legacy host on a single channel goes on in a new session of the server when the
-            server has lost the old one. The connection has to connect again by itself.
-        behind: what is known of the server; it decides whether the proxy may be served without authentication.
-        leads_to: the server, as `words_of` returns it. Principals of proxies that differ in name or server are different ones.
+        keeps_session: whether a legacy host on a single channel keeps its session, in a new session of the server, when the
+            server has lost the old one. The connection must reconnect by itself.
+        behind: what is known about the server; decides whether the proxy may be served without authentication.
+        leads_to: the server, as `words_of` returns it. Proxies with another name or server have different principals.
 
     Raises:
         TypeError, ValueError: an option is invalid.

@@ -68,11 +68,10 @@ class Server(Serving, metaclass=AnsweredType):
         options: limits and times.
         sampling: the provider of a model for `ctx.sample` and `ctx.run_tool_loop`; see
             https://github.com/trio-mcp/trio-mcp/blob/main/docs/tool-loops.md. The server does not close it.
-        sampling_prefer: "client" asks the provider only where the client lacks what a question needs, "server" always.
+        sampling_prefer: "client" asks the provider only if the client cannot answer the question, "server" always.
         tool_search: offer a search and a call in place of the list of tools; see
             https://github.com/trio-mcp/trio-mcp/blob/main/docs/tool-search.md.
-        http: how it is served over HTTP, wherever that is; see
-            https://github.com/trio-mcp/trio-mcp/blob/main/docs/deployment.md.
+        http: how the server is served over HTTP; see https://github.com/trio-mcp/trio-mcp/blob/main/docs/deployment.md.
         asyncio: run its async functions on asyncio: tools, prompts, resources, completions, routes, the lifespan, providers,
             `authenticate`, steps and branches. Middleware runs on Trio. See
             https://github.com/trio-mcp/trio-mcp/blob/main/docs/asyncio.md.

@@ -84,8 +84,7 @@ async def run_agent(
 
     Args:
         prompt: what the user says; None continues `messages` as they are.
-        clients: open clients, or groups of them. No two of their tools may have the same name; a group never lists two with one
-            name.
+        clients: open clients, or groups of them. No two of their tools may have the same name; in a group they never do.
         messages: the conversation so far, such as the `messages` of an earlier result.
         only: the names of the tools that the model gets, as the client or the group lists them; `*` and `?` stand for any
             characters. Or a function that returns whether it gets a tool.
@@ -94,7 +93,7 @@ async def run_agent(
         max_tokens: tokens of one answer.
         max_iterations: requests to the model.
         model_preferences, temperature, stop_sequences, metadata: of each request to the model.
-        tool_choice: of the first request, if it is `required`; after it the model may choose.
+        tool_choice: for the requests; `required` applies only to the first one, after which the model may choose.
         on_text: called with each piece of the model's text, or with each whole text if the provider cannot stream.
         on_message: called with each message that is appended to the conversation, when the calls of an answer have ended.
         on_progress: a plain function, called with a call and each report of its progress.

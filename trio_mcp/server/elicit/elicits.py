@@ -30,8 +30,7 @@ class Elicit(Generic[C_contra, T_co]):
             choice = await ctx.elicit("Which seat?", SEAT)
 
     Clients read the declared questions in the `_meta` of the tool, and the key in the `_meta` of the question. A modern client
-    also sees the key in the round, the first time that the question is asked outside of branches. A round is an
-    `InputRequiredResult` with all questions that are open.
+    also sees the key in the `InputRequiredResult` with the question, the first time that it is asked outside of branches.
 
     A question may have a context, such as the board of a game, which a client can show next to the form. It travels in the
     `_meta` of the question and nowhere else:

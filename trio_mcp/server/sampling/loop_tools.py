@@ -58,12 +58,12 @@ ENDED: Final = "A tool has ended the loop."
 
 
 class BreakToolLoop(ToolError):
-    """Raise this in a tool to end the loop that runs it: what the loop was for has been found, or cannot be.
+    """Raise this in a tool to end the loop that runs it, because the result is known or cannot be found.
 
         raise BreakToolLoop({"flight": "TP3"})
 
-    The other calls of the round are cancelled, and the model is asked nothing more. In a tool that a client calls, it is an error
-    result with its text.
+    The other calls of the round are cancelled, and the model gets no more requests. If a client calls the tool, the call
+    returns an error result with this text.
 
     Args:
         value: JSON; `ToolLoopResult.value` has it.

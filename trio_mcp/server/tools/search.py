@@ -61,11 +61,11 @@ class ToolSearch:
     """Replace the list of tools by a search: `Server(tool_search=ToolSearch(pinned=["book_flight"]))`.
 
     Attributes:
-        pinned: the names of tools that stay in the list, in addition.
+        pinned: the names of tools that stay in the list.
         results: how many tools a search returns by default.
         max_results: how many it returns at most.
         max_query: characters of a query.
-        max_result_bytes: bytes of what a search returns of tools. Those that no longer fit are named without their schemas.
+        max_result_bytes: bytes of the tools that a search returns. Tools beyond that are named without their schemas.
         search_name, call_name: the names of the two tools.
 
     Raises:

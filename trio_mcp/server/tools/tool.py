@@ -74,7 +74,7 @@ class Tool:
 
     Attributes:
         name: the name under which clients call it.
-        function: what its author registered; of a handoff tool `before`.
+        function: the registered function; for a handoff tool, its `before`.
         model: what `tools/list` shows.
         mirrored: the arguments that headers repeat, if any.
         access: who may see and call it; None for everybody.

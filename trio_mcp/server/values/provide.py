@@ -15,10 +15,10 @@ from .callables import plain_function
 class Provide(NamedTuple):
     """Mark a parameter whose value a function provides: `db: Annotated[Connection, Provide(connect)]`.
 
-    The function is async, plain (it runs in a thread), or decorated with `@asynccontextmanager` or `@contextmanager`. It may take
-    a `Context`, and parameters that are marked in the same way. It is entered once for each call of the tool, prompt or resource,
-    before the body, and a context manager is left when the body has ended. The parameter is not an argument: clients do not see
-    it.
+    The function is async, plain (it runs in a thread), or decorated with `@asynccontextmanager` or `@contextmanager`. It may
+    take a `Context`, and parameters that are marked in the same way. It is called once for each call of the tool, prompt or
+    resource, before the body; a context manager exits when the body has ended. The parameter is not an argument: clients do not
+    see it.
     """
 
     function: Callable[..., object]
