@@ -12,15 +12,15 @@ from .actor import CancelReason
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Limits(ComparedByFields):
-    """How many actors may exist. Parked ones count in `actors` too. A new actor is refused; no older one is evicted.
+    """How many actors may exist. Parked ones count in `actors` too. At a limit, new actors are refused; none is evicted.
 
-    Callers share both limits: over half of one, a caller may have a quarter of it; see
+    Callers share both limits: beyond half of one, a caller may have a quarter of it; see
     https://github.com/trio-mcp/trio-mcp/blob/main/docs/limits.md.
 
     Attributes:
-        actors, parked: all actors, and those of them that wait for the next request of their caller.
-        actors_per_principal, parked_per_principal: the most for one principal, or one connection without authentication, also
-            while it is alone.
+        actors, parked: limits for all actors, and for those that wait for the next request of their caller.
+        actors_per_principal, parked_per_principal: the same for one principal, or one connection without authentication, even
+            if there is no other.
         park_ttl: seconds a parked actor waits for the next request of its caller.
     """
 

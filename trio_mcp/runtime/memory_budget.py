@@ -126,13 +126,13 @@ class MemoryStatistics(NamedTuple):
 
 
 class MemoryBudget:
-    """Bytes that may be held for peers; services, also those of several threads, may share one.
+    """The bytes that may be held for peers; services, even in several threads, may share one budget.
 
     Args:
         total: in bytes; by default a quarter of the memory of the machine, or of its control group.
 
     Attributes:
-        half: bytes up to which anybody may draw.
+        half: the bytes up to which every caller may draw.
         drawn: bytes that are held.
 
     Raises:

@@ -45,21 +45,22 @@ def address_of(url: str) -> dict[str, str | int]:
 class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChannel[Envelope[Received]]):
     """Base class for the channel of a transport: sends and receives the messages of one connection.
 
-    `send` and `receive` are those of Trio: `trio.EndOfChannel` ends `receive`, `trio.BrokenResourceError` says that the
-    connection failed, `trio.ClosedResourceError` that this end was closed. A message is sent whole or not at all.
+    `send` and `receive` behave as those of Trio's channels: `trio.EndOfChannel` ends `receive`, `trio.BrokenResourceError` says
+    that the connection failed, `trio.ClosedResourceError` that this end was closed. A message is sent whole or not at all.
 
     Attributes:
         on_stop: set by the session while it serves the channel. A channel calls it when the process must end while the
             peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
-        stop_reading: set by the session while it serves the channel. A channel calls it to be read no more: a `receive` in
-            progress is cancelled, and the session ends as after `trio.EndOfChannel`. None while nothing serves the channel.
-        peer: the other end; a transport that knows more of it sets it before the channel is served.
+        stop_reading: set by the session while it serves the channel. A channel calls it to stop the session from reading: a
+            `receive` in progress is cancelled, and the session ends as after `trio.EndOfChannel`. None while nothing serves the
+            channel.
+        peer: the other end; a transport that knows more about it sets it before the channel is served.
         in_process: whether the peer is in the same process, so that nothing needs to be hidden from it.
         one_client: whether the process serves this peer only, and ends when it leaves, as on stdio.
         drain: seconds that requests which came before the end of the channel have to end, and be answered. 0 cancels them.
-        account: set by the session while it serves the channel. What the channel holds of a message that has not arrived
-            completely draws from it, if that may be large. None counts nothing.
-        raised: takes the exceptions of the server's functions, for a client at the other end that raises them; None without one.
+        account: set by the session while it serves the channel. A channel draws from it for a message that has arrived in part,
+            if that may be large. None: nothing is counted.
+        raised: receives the exceptions of the server's functions, for an in-process client that raises them; None without one.
         network: how the peer is connected, in the attributes of OpenTelemetry.
         is_busy: set by the session while it serves the channel; returns whether a request of the peer has no reply yet.
     """

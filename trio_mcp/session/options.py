@@ -50,12 +50,12 @@ class TaskOptions(ComparedByFields):
         ttl: how long a task exists, from its creation on, if its caller does not say; its work is cancelled then.
         max_ttl: the longest time that a caller may ask for, at least `ttl`.
         poll_interval: how often clients should ask for the state of a task.
-        open: tasks that are worked on, or wait for an answer; a further one is refused.
+        open: how many tasks may run or wait for an answer; more are rejected.
         open_per_owner: the same for one principal, or one connection without authentication.
-        waiting: requests that wait for results (`tasks/result`), and at most half of the calls that may run; a further one is
-            refused, and its caller can poll.
+        waiting: how many requests may wait for results (`tasks/result`), at most half of the calls that may run; more are
+            rejected, and their callers can poll.
         waiting_per_owner: the same for one principal, or one connection without authentication.
-        ask_as_tasks: samples and questions run as tasks at the clients of 2025-11-25 that declare it.
+        ask_as_tasks: ask questions and samples as tasks, if a client of 2025-11-25 declares it.
     """
 
     ttl: float = 3600.0
@@ -195,9 +195,9 @@ class ServiceOptions(ComparedByFields):
         actors: how many calls may run and wait; see `trio_mcp.runtime.Limits`.
         max_seconds: maximum duration of every call, even if its own `timeout` is longer.
         cancel_grace: time for the clean-up of a call that was cancelled or reached its deadline. After that it is *stuck*: its
-            caller receives an error, and nothing waits for it any longer.
+            caller receives an error, and nothing waits for the call any longer.
         watchdog: a tool that blocks the event loop for this long is logged with its stack; `inf` disables the watchdog.
-        settle: how long a busy branch may delay the questions of other branches, which a modern client receives together.
+        settle: how long a busy branch may delay the questions of other branches; a modern client receives them together.
         outcome_grace: how long the result of a finished request is retained, in case the client repeats the request.
         result_ttl: how long a result over its tool's `max_result` is kept, for its caller to read it.
         memory: how many bytes the server may hold for its clients; by default a quarter of the memory of the machine, or of its
@@ -206,13 +206,13 @@ class ServiceOptions(ComparedByFields):
         keys: keys that encrypt `requestState`; when None, those of `TRIO_MCP_KEYS`, or else random ones for the life of the
             process.
         max_state: bytes of the journal (recorded answers and steps) inside a `requestState`; a larger one goes to the store.
-        store: where everything is kept that outlives the process: the path of a file, such as "state.db", or a `Store`. It needs
-            keys; see https://github.com/trio-mcp/trio-mcp/blob/main/docs/stores.md. A `JournalStore` keeps journals over
-            `max_state` alone; without either, such a call cannot be replayed.
-        node: a name for this process among those that share the store, for people; a random part is added at each start.
+        store: where everything is kept that outlives the process: the path of a file, such as "state.db", or a `Store`. It
+            needs keys; see https://github.com/trio-mcp/trio-mcp/blob/main/docs/stores.md. A `JournalStore` keeps only journals
+            over `max_state`; without a store, such a call cannot be replayed.
+        node: a readable name for this process among those that share the store; a random part is added at each start.
         always_replay: replay the call on every retry, as if the process had restarted: for tests of tools (`trio_mcp.testing`).
         watched: resources that one session, or one `subscriptions/listen`, may subscribe to.
-        max_depth: how deep the branches of a call may nest, whatever its tool or a branch says.
+        max_depth: how deep branches may nest; a tool or a branch cannot allow more.
         parallel_prompts: send a legacy client all of a call's questions for the user at once, instead of one after the other.
         estimate_tokens: estimates the tokens of a sample, for budgets, if the client does not report them.
         tasks: limits and times of tasks.

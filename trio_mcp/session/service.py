@@ -139,14 +139,14 @@ class Service:
         store: keeps what may have to outlive the process.
         calls: the services that every call uses.
         sessions: legacy sessions that are open.
-        turn: what has been done for the clients since every other task of the event loop had a turn.
+        turn: counts the work done for clients since the other tasks of the event loop last ran.
         records: counts what clients can make the server log, over all connections.
         watches_messages: whether sessions pass messages to middleware.
-        takes_plain: whether plain calls of tools are served without the model of their params: nothing looks at it.
+        takes_plain: whether plain tool calls are served without a model of their params, because nothing reads it.
         session_type: makes the sessions of a proxy, and takes what `make_session` takes; None for those of a server.
-        is_fenced: this process was buried, and has not joined its store again.
-        rejoining: finds that out; None where the store is not shared.
-        on_given_up: called when it gives up what it has, and again when it has its new name.
+        is_fenced: another process declared this one dead, and it has not yet rejoined its store.
+        rejoining: detects that; None if the store is not shared.
+        on_given_up: called when a fenced process gives up its calls and sessions, and again when it has its new name.
         on_session_wanted: called with the key of a legacy session that another process asks this one for.
     """
 
@@ -382,7 +382,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
-    Tasks of processes that have ended go on at once, and those of processes that end later within a few seconds.
+    It takes over the tasks of other processes: at once if they have ended, or within a few seconds when they end.
 
     Args:
         channel: the only connection that it will serve; None if there may be others.

@@ -112,7 +112,7 @@ class ChannelServer(Protocol):
 
 
 class SharedServer(ChannelServer, Protocol):
-    """The interface through which a transport serves many connections at once; `Server` implements it, and a proxy."""
+    """The interface through which a transport serves many connections at once; `Server` and proxies implement it."""
 
     @property
     def identity(self) -> Implementation:

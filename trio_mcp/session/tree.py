@@ -84,9 +84,9 @@ class CallTree:
         is_task: it runs as a task.
         state: what it does; `reason` says why it was cancelled.
         age: seconds since it was started.
-        awaits: the answers that its body waits for; those that its branches wait for are with them.
-        queued: questions that are not sent yet, because the user is asked one after the other.
-        branches: those that run, oldest first.
+        awaits: the answers that its body waits for; each branch has its own.
+        queued: questions that are not sent yet, because the user is asked one at a time.
+        branches: its running branches, oldest first.
         more_branches: how many of them are not shown.
         at: the line of its code, unless its body waits for answers or for branches.
     """

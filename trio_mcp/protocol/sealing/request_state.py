@@ -184,10 +184,10 @@ MAKE_KEY: Final = (
 
 
 class KeyRing:
-    """The secret keys of a server, 32 random bytes each. The first seals, all of them open.
+    """The secret keys of a server, 32 random bytes each. The first encrypts, all decrypt.
 
-    Servers that must open each other's states share the ring. To rotate: add the new key at the end everywhere, then
-    move it to the front everywhere, and drop the old one when the states under it have expired.
+    Servers that must read each other's states share the ring. To rotate: add the new key at the end everywhere, then move it to
+    the front everywhere, and drop the old one when the states under it have expired.
 
     Raises:
         ValueError: no key, a key of another length, or a key that occurs twice.

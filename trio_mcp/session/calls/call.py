@@ -582,12 +582,12 @@ class Plan(NamedTuple):
     Attributes:
         run: the body; its result is the request's.
         target: what is called (a tool's name, a resource's URI), for names and logs.
-        timeout: the maximum duration of the call in seconds, or infinity.
+        timeout: the maximum duration of the call in seconds; may be infinity.
         error_result: returns the result that reports a failure or a cancellation, or None to answer with a protocol error. A
             call that timed out is reported as a `LimitExceeded` that says which limit it was.
         resume: what happens if a retry arrives and the parked actor no longer exists.
         heartbeat: seconds without a report of progress after which one is sent; None for no heartbeat.
-        repeatable: doing all of it twice does no harm; a step that was running when its process ended may run again.
+        repeatable: whether the call may safely run twice; a step that was running when its process ended may run again.
         task: whether it runs as a task.
         becomes: its request, from which `become_task` creates the task; None if the call never becomes one.
         delayed: see `Supervisor.start`.
