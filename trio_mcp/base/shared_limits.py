@@ -110,7 +110,7 @@ KEYED_OUTCOME_BYTES: Final = SharedLimit(
 USED_KEYS: Final = SharedLimit(
     "idempotency keys of calls whose outcome is gone",
     100_000,
-    "the oldest of the caller is forgotten: for ten minutes, what says it repeats a call of this caller is not run",
+    "the oldest of the caller is forgotten: for ten minutes, a request that says it repeats a call of this caller is not run",
     identity=KEYED_OUTCOMES.identity,
 )
 STORED_OUTCOMES: Final = SharedLimit(
@@ -163,7 +163,7 @@ STORED_RECORDS: Final = SharedLimit(
 EVENTS: Final = SharedLimit(
     "events of streams that are kept for clients that resume them",
     100_000,
-    "the stream of the caller that has been inactive longest is evicted: to resume it is answered with 400",
+    "the stream of the caller that has been inactive longest is evicted: resuming it is answered with 400",
     "MemoryEventStore.total_events",
     identity="a principal, or else a session",
 )
