@@ -151,7 +151,7 @@ class Adoption:
             self._unsure.discard(record.id)
             return
         task = OpenTask(claimed, tasks, caller=principal_of(record.owner))
-        task.version, task.is_resuming = version + 1, True
+        task.version, task.was_adopted, task.is_resuming = version + 1, True, True
         tasks.add(task)
         try:
             await resume(tasks, task, claimed.call)

@@ -8,8 +8,8 @@
 #     the process of the task        looks for letters when it gets a notice, and twice a second while it works on tasks. An
 #                                    answer goes into the log of the call in the write that removes its letter; a cancel stays
 #                                    until the task is over
-#     an answer comes there          letters for the question are taken first: they may have been acknowledged
-#     the process of the task ends   the one that takes the task over finds the letter
+#     the process of the task ends   the one that takes the task over finds the letter, and takes it before an answer that comes
+#                                    to itself: the letter may have been acknowledged
 #     the task is over               the process that was asked removes its letters; what is left expires with the task
 
 from __future__ import annotations

@@ -84,6 +84,7 @@ class OpenTask:
         asker: who asks its questions: the one call of `tasks/result` that does, or `OwnAsking`; None if there is none.
         asked_unattended: the keys of those that were sent on the session's channel; none is sent there twice.
         is_unattended: it waits for a caller to fetch its questions (`Unattended`).
+        was_adopted: another process has worked on it: answers may have been stored for it before this one did.
         is_resuming: its work began in an earlier process, and has not waited for answers in this one yet.
         is_forgotten: nothing is shown of it from here any more.
         is_unsaved: `record` is newer than what is in the store.
@@ -103,6 +104,7 @@ class OpenTask:
     asker: object = None
     asked_unattended: frozenset[str] = frozenset()
     is_unattended: bool = False
+    was_adopted: bool = False
     is_resuming: bool = False
     is_forgotten: bool = False
     is_unsaved: bool = False

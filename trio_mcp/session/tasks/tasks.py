@@ -279,7 +279,7 @@ class Tasks:
             LimitExceeded: the memory budget has no room for them, or the store fails; none was taken.
         """
         await trio.lowlevel.checkpoint()
-        if self.store.durable:
+        if task.was_adopted:
             try:
                 await self.mailbox.take_earlier(task, answers)
             except StoreError as error:
