@@ -13,6 +13,8 @@ from trio_mcp.auth import ENTRA, GITHUB, GOOGLE, OAuthProvider, ProtectedResourc
 from trio_mcp.cli.command import CommandError, Status
 from trio_mcp.cli.program import main
 from trio_mcp.cli.protecting import provider_of, resource_of, secret_in, verifier_of
+from trio_mcp.cli.targets.loading import load_python
+from trio_mcp.cli.targets.target import PythonTarget
 
 RESOURCE = "https://mcp.example.com/mcp"
 
@@ -141,3 +143,31 @@ def test_without_keys_the_command_says_how_to_make_one(
     words = ["--oauth-proxy", "github", "--client-id", "client", "--client-secret-file", str(secret)]
     assert main(["serve", "app.py", "--resource", RESOURCE, *words]) == Status.USAGE
     assert unnamed(capsys.readouterr().err, "TRIO_MCP_KEYS", "token_bytes") == []
+
+
+APPLICATION = """
+from trio_mcp import HttpOptions, Server
+from trio_mcp.auth import static
+from trio_mcp_transports.http import asgi_app
+
+known = static({"a-long-random-token": "alice"})
+server = Server("diary"%s)
+app = asgi_app(%s, authenticate=known)
+"""
+
+
+@pytest.mark.parametrize("served", ["server", '{"/diary": server}'])
+@pytest.mark.parametrize("path", ["", "/diary="])
+def test_a_server_is_not_served_open_whose_callers_an_application_of_its_file_authenticates(
+    path: str, served: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "diary.py"
+    file.write_text(APPLICATION % ("", served))
+    assert main(["serve", f"{path}{file}"]) == Status.UNREACHABLE
+    assert unnamed(capsys.readouterr().err, file, "app authenticates", "HttpOptions", "diary:app") == []
+
+
+def test_an_application_keeps_no_server_from_being_served_that_authenticates_its_callers_itself(tmp_path: Path) -> None:
+    file = tmp_path / "diary.py"
+    file.write_text(APPLICATION % (", http=HttpOptions(authenticate=known)", "server"))
+    assert load_python(PythonTarget(file), served_open=True).identity.name == "diary"

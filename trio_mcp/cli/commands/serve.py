@@ -329,7 +329,7 @@ def serve_one(target: Target, headers: Mapping[str, str], options: Mapping[str, 
         # The client is loaded only for this.
         return int(import_module("..targets.passing", __package__).pass_on("http", target, headers, options))
     with lifespan_errors(target.source):
-        load_python(target, tell_errors=debug).run("http", **options)
+        load_python(target, tell_errors=debug, served_open=is_open(options)).run("http", **options)
     return 0
 
 
@@ -341,16 +341,22 @@ def serve_by_path(
     if headers and not any(isinstance(target, UrlTarget) for target in read.values()):
         raise CommandError("--header is for the URL of a server, and none is named by one")
     sources = [target.source for target in read.values() if isinstance(target, PythonTarget)]
-    servers = {path: server_of(target, headers, debug=debug) for path, target in read.items()}
+    served_open = is_open(options)
+    servers = {path: server_of(target, headers, served_open, debug=debug) for path, target in read.items()}
     with lifespan_errors(*sources):
         run_process(partial(find_transport("http").serve, servers, **options))
     return 0
 
 
-def server_of(target: Target, headers: Mapping[str, str], *, debug: bool) -> SharedServer:
+def is_open(options: Mapping[str, object]) -> bool:
+    """Return whether the options authenticate no caller."""
+    return options["authenticate"] is None
+
+
+def server_of(target: Target, headers: Mapping[str, str], served_open: bool, *, debug: bool) -> SharedServer:
     """Return the server of a target: that of a file, or a proxy of one that is somewhere else."""
     if isinstance(target, PythonTarget):
-        return load_python(target, tell_errors=debug)
+        return load_python(target, tell_errors=debug, served_open=served_open)
     own = headers if isinstance(target, UrlTarget) else {}
     server: SharedServer = import_module("..targets.passing", __package__).proxied(target, own)
     return server

@@ -146,7 +146,8 @@ def serve_child(control: Control, target: PythonTarget, options: Mapping[str, ob
     ours = tuple(f"{Path(str(import_module(name).__file__)).parent}{os.sep}" for name in OUR_PACKAGES)
     note_sources(lambda path: not str(path).startswith(ours) and own.owns(path), control.note)
     try:
-        server = load_python(target, tell_errors=True)
+        is_over_http = control.begin is None or control.begin.path is None
+        server = load_python(target, tell_errors=True, served_open=is_over_http)
         check_loaded(control, server, target)
     # Whatever the code of the user does while it is imported. No task runs yet, so that it is no cancellation.
     except BaseException as error:  # noqa: BLE001, ASYNC103

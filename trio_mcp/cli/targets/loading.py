@@ -24,6 +24,7 @@ from ...server.composing import is_mountable
 from ...server.lifespan import LIFESPAN_NOTE
 from ...server.running import LOADS_ONLY, RunCalled
 from ...session.event_loop import asyncio_hint
+from ...session.transport import authenticates
 from ..command import CommandError, Status
 from .target import PythonTarget, check_file, read_target, split_name
 
@@ -122,13 +123,23 @@ def load_server(target: str, *, tell_errors: bool = False) -> Server:
     return load_python(python, tell_errors=tell_errors)
 
 
-def load_python(target: PythonTarget, *, tell_errors: bool = False) -> Server:
-    """Return the server of a file or module; see `load_server`."""
+def load_python(target: PythonTarget, *, tell_errors: bool = False, served_open: bool = False) -> Server:
+    """Return the server of a file or module; see `load_server`.
+
+    Args:
+        served_open: it is served over HTTP, to any caller if the server itself authenticates none.
+
+    Raises:
+        CommandError: as `load_server`; or an application of the file authenticates the callers of a server that is served open.
+    """
     before = LOADS_ONLY.set(True)
     try:
         # stdout may be the connection to the client, which a `print` would break.
         with redirect_stdout(sys.stderr):
-            server = choose(load(target.source), target.source, target.name)
+            module = load(target.source)
+            server = choose(module, target.source, target.name)
+        if served_open and not authenticates(server):
+            check_applications(module, server, target.source)
     except (RunCalled, BaseExceptionGroup) as error:
         # A group is of a file that calls `serve` in a nursery or a task group.
         if not isinstance(call := first_leaf(error), RunCalled):
@@ -139,6 +150,24 @@ def load_python(target: PythonTarget, *, tell_errors: bool = False) -> Server:
     if tell_errors and server.options.tell_errors is None:
         return server.copy(options=replace(server.options, tell_errors=True))
     return server
+
+
+def check_applications(module: ModuleType, server: Server, source: Path | str) -> None:
+    """Raise `CommandError` if an application of a file authenticates the callers of a server, which its author expects."""
+    for name, value in vars(module).items():
+        # Not by its class: that would load the transport.
+        protects = getattr(type(value), "protects", None)
+        if (
+            type(value).__module__.startswith("trio_mcp_transports.")
+            and protects is not None
+            and protects(value, server)
+        ):
+            raise CommandError(
+                f"{source}: {name} authenticates its callers, and the server alone does not: it is not served open; pass "
+                "`authenticate` in Server(http=HttpOptions(...)), or serve the application, such as with "
+                f"'hypercorn -k trio {source.stem if isinstance(source, Path) else source}:{name}'",
+                Status.UNREACHABLE,
+            )
 
 
 def server_of_call(call: RunCalled, location: str) -> Server:

@@ -132,6 +132,10 @@ class McpApp(ServedApp):
             self._main_path = self._paths.streamable
         self._routes = self._endpoints()
 
+    def protects(self, server: object) -> bool:
+        """Return whether it authenticates the callers of this server."""
+        return server is self.server and self.authentication is not None
+
     def _endpoints(self) -> dict[str, Mapping[str, Route]]:
         """Return what serves each verb at each path of MCP."""
         found: dict[str, Mapping[str, Route]] = {}

@@ -116,6 +116,10 @@ class McpApps(ServedApp):
                 if path is not None:
                     yield below(prefix, path), app
 
+    def protects(self, server: object) -> bool:
+        """Return whether one of them authenticates the callers of this server."""
+        return any(app.protects(server) for app in self.apps.values())
+
     # life
 
     def start_by(self, mounted: MountedApp | None) -> None:
