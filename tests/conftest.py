@@ -17,9 +17,20 @@ import pytest
 from few_cases import few_of
 from hypothesis import HealthCheck, settings
 from spec_schemas import MISSING, SPEC_DIR
+from virtual_time import run_in_virtual_time
 
 HERE = Path(__file__).parent
 LANES = ("wires", "long")
+VIRTUAL = [HERE / name for name in ("auth", "client", "compose", "runtime", "session", "transports")]
+"""Folders whose tests run in virtual time, but for those that bring a marker `trio`, and for modules with threads or sockets."""
+REAL = (
+    "test_fetching.py",
+    "test_plain_calls.py",
+    "test_redirect_page.py",
+    "test_threads.py",
+    "test_token_files.py",
+    "test_watchdog.py",
+)
 
 # A shell starts background jobs with SIGINT ignored, and `nohup` a program with SIGHUP ignored. Child processes inherit that, and
 # the tests of these signals would never end.
@@ -46,7 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--chaos-seed", type=int, help="the seed of the first run of chaos; drawn if it is not given")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)  # before pytest-trio puts its own marker on every coroutine
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    run_in_virtual_time(item for item in items if item.path.parent in VIRTUAL and item.path.name not in REAL)
     for item in items:
         lane = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         if lane in LANES:

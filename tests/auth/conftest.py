@@ -1,20 +1,9 @@
-"""The tests of authorization that need neither threads nor sockets run in virtual time."""
+"""What the tests of authorization share."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from oauth_world import World
-from virtual_time import run_in_virtual_time
-
-HERE = Path(__file__).parent
-REAL = ("test_redirect_page.py", "test_token_files.py", "test_fetching.py")
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-trio puts its own marker on every coroutine
-def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    run_in_virtual_time(item for item in items if item.path.parent == HERE and item.path.name not in REAL)
 
 
 @pytest.fixture

@@ -1,29 +1,18 @@
-"""What the tests of sessions share: those that need neither threads nor sockets run in virtual time."""
+"""What the tests of sessions share."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from keyed_shop import Shop
 from talk import ERAS, Legacy, Talk, session_with
 from task_talk import TASK_ERAS, LegacyTask
-from virtual_time import run_in_virtual_time
 
 from trio_mcp import Server
 
 # What the modules of machines assert is shown as in a test.
 pytest.register_assert_rewrite("rounds_calls", "rounds_invariants", "rounds_records", "rounds_rules")
-
-
-HERE = Path(__file__).parent
-REAL = ("test_plain_calls.py",)
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-trio puts its own marker on every coroutine
-def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    run_in_virtual_time(item for item in items if item.path.parent == HERE and item.path.name not in REAL)
 
 
 @pytest.fixture(params=ERAS, ids=lambda era: era.era)

@@ -1,24 +1,15 @@
-"""The asynchronous tests of this folder run in virtual time; fixtures for a legacy session and the run of its tool."""
+"""Fixtures for a legacy session and the run of its tool."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from asgi_peer import AsgiPeer, served
 from stage import Stage, Talk
 from talking import GRACE, Session, WatchedStore
-from virtual_time import run_in_virtual_time
 
 from trio_mcp_transports.http import HttpLimits, asgi_app
-
-HERE = Path(__file__).parent
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-trio puts its own marker on every coroutine
-def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    run_in_virtual_time(item for item in items if item.path.parent == HERE)
 
 
 @pytest.fixture
