@@ -37,6 +37,8 @@ IDEMPOTENCY_KEY: Final = "io.trio-mcp/idempotencyKey"
 REPEAT_OF: Final = "io.trio-mcp/repeatOf"
 OUTCOME_UNKNOWN: Final = "io.trio-mcp/outcomeUnknown"
 REQUIRED_SCOPES: Final = "trio-mcp/requiredScopes"
+SCHEMA_TOOL: Final = "__schema__"
+"""The tool by whose arguments a model gives a structured answer."""
 
 
 def headers_of(method: str, params: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import trio
 from trio_mcp import Client
 from trio_mcp.base.values import shown_url
 from trio_mcp.errors import Disconnected
-from trio_mcp_transports.sse.client import connect_sse
+from trio_mcp.session import find_transport
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_url_is_shown_without_its_query_its_user_and_its_fragment(url: str, sh
 @pytest.mark.parametrize("scheme", ["http", "ws", "sse"])
 async def test_an_error_of_a_connection_names_the_server_without_its_query(scheme: str) -> None:
     url = f"{scheme.replace('sse', 'http')}://127.0.0.1:1/mcp?key=secret"
-    opened = connect_sse(url) if scheme == "sse" else Client.connect(url)
+    opened = find_transport("sse").connect(url) if scheme == "sse" else Client.connect(url)
     with trio.fail_after(20), pytest.raises(Disconnected, match=r"127\.0\.0\.1:1/mcp") as raised:
         async with opened:
             raise AssertionError("it was opened")

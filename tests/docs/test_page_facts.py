@@ -33,18 +33,18 @@ from trio_mcp.server import (
     ToolBuilder,
     ToolLoopResult,
 )
-from trio_mcp.session import CallState, Limits, Service
+from trio_mcp.session import CallState, Limits, Service, find_transport
 from trio_mcp.testing import Way
 from trio_mcp.testing.mock.actions import ACTIONS
 from trio_mcp_transports.hypercorn.config import DEFAULT_CONNECTION_LIMITS, ConnectionLimits, guarded_config
-from trio_mcp_transports.websocket.client import connect
 
 KIB, MIB = 1024, 1024**2
 MINUTE, HOUR, DAY = 60, 60 * 60, 24 * 60 * 60
 OPTIONS, PARKING, SEARCH = ServiceOptions(), Limits(), ToolSearch()
 HTTP, GUARD = HttpLimits(), DEFAULT_CONNECTION_LIMITS
 DEV = program.get_command(click.Context(program), "dev")
-WEBSOCKET = {name: parameter.default for name, parameter in inspect.signature(connect).parameters.items()}
+CONNECT = inspect.signature(find_transport("websocket").connect)
+WEBSOCKET = {name: parameter.default for name, parameter in CONNECT.parameters.items()}
 
 
 def default(function: Callable[..., object], parameter: str) -> Any:

@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from scripted_model import answer, message, requests_of, use
 from talk import offering, talk_to
 from typing_extensions import TypedDict
+from wire_terms import SCHEMA_TOOL
 
 from trio_mcp import Context, RequestTimeout, SampleInvalid, Server
 from trio_mcp.errors import BranchLimit
 from trio_mcp.protocol.schema.json_schema import Schema
 from trio_mcp.protocol.schema.references import CheckTooExpensive
-from trio_mcp.sampling import SCHEMA_TOOL
 from trio_mcp.testing import MockClient, Never, SecondWorker, make_context
 from trio_mcp.types import (
     ClientCapabilities,

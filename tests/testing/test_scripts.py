@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from naming import naming
 from pydantic import BaseModel
+from wire_terms import SCHEMA_TOOL
 
 from trio_mcp.errors import ProviderError
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.sampling import SCHEMA_TOOL
 from trio_mcp.testing import Delay, tool_use
 from trio_mcp.types import (
     CreateMessageRequestParams,

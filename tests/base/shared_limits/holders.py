@@ -35,7 +35,7 @@ from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.runtime import Account, open_supervisor
 from trio_mcp.server import registration
-from trio_mcp.session import Limits, MemoryBudget, Peer, Service
+from trio_mcp.session import Limits, MemoryBudget, Peer, Service, find_transport
 from trio_mcp.session.calls.directory import CallDirectory
 from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations
 from trio_mcp.session.keyed_calls import KeyTable
@@ -46,7 +46,6 @@ from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.types import ElicitResult
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.hypercorn.connections import Connections
-from trio_mcp_transports.memory import connect
 
 LIMIT = 8
 
@@ -346,7 +345,7 @@ async def relaying(
     tool: Callable[..., Awaitable[object]], backfill: Backfill, *, legacy: bool = False, **options: Any
 ) -> AsyncIterator[Hold]:
     """Hold a call of a tool behind a proxy with these `ServiceOptions`, each in another session of the caller."""
-    relay = RelayServer(partial(connect, offering(tool)), backfill, ServiceOptions(**options))
+    relay = RelayServer(partial(find_transport("memory").connect, offering(tool)), backfill, ServiceOptions(**options))
     async with relay.open_service() as service:
         known = Callers(service)
 
