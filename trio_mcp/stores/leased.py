@@ -80,7 +80,7 @@ class LeasedStore(ABC, Generic[R]):
 
     async def bury(self, node: str) -> bool:
         """Take a process for dead whose lease has lapsed, like `SharedStore.bury`."""
-        return cast("bool", await self.reads.add(self._burial(node, may_bury=self.leases.may_bury(), is_own=False)))
+        return cast("bool", await self.reads.add(self._burial(node, self.leases.bury_until())))
 
     @asynccontextmanager
     async def listen(self) -> AsyncGenerator[AsyncIterator[Notice | Missed]]:
@@ -128,12 +128,12 @@ class LeasedStore(ABC, Generic[R]):
         """Return the request that renews leases; its result is a `Renewal`. Raises `StoreError` for a bad name."""
 
     @abstractmethod
-    def _burial(self, node: str, *, may_bury: bool, is_own: bool) -> R:
+    def _burial(self, node: str, until: float | None) -> R:
         """Return the request that buries a process; its result is whether that is dead.
 
         Args:
-            may_bury: False if it is too early to bury one whose lease has lapsed.
-            is_own: it is a name of this process, which ends.
+            until: when, by the clock of the store, it is too late to bury one whose lease has lapsed; None for a name of this
+                process, which ends.
         """
 
     @abstractmethod
@@ -148,7 +148,7 @@ class LeasedStore(ABC, Generic[R]):
     def _leave(self) -> None:
         try:
             for node in self.leases.nodes:
-                self._ask(self._burial(node, may_bury=True, is_own=True))
+                self._ask(self._burial(node, None))
         except Exception as error:  # noqa: BLE001  whatever a driver raises: the process ends
             logger.warning("the store does not know that this process has ended, and waits for its lease: %s", error)
         self._lease_connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,9 @@ from .batches import Batches, run_in
 #
 # When the store was away, no process could renew. So a process that has not reached the store for half a lease buries no other
 # one until those have had the time to come back: for one and a half leases after its next renewal. So it is at the start.
+#
+# A server that was frozen still carries out the burial that it finds in its socket, perhaps before the renewals beside it. So a
+# burial says until when it holds, by the clock of the server.
 
 LEASE_SECONDS: Final = 1.5
 RENEW_SECONDS: Final = 0.4
@@ -91,10 +95,14 @@ class Leases:
         self._turned_at = self._renewed_at = self._quiet_until = time.monotonic()
         self._store_time = 0.0
 
-    def may_bury(self) -> bool:
-        """Return whether another process could have renewed its lease by now."""
+    def bury_until(self) -> float:
+        """Return until when, by the clock of the store, a burial that is sent now may be made.
+
+        Minus infinity if it is too early to say whether another process could have renewed its lease.
+        """
         now = time.monotonic()
-        return now - self._renewed_at <= LATE_SECONDS and now >= self._quiet_until
+        is_too_early = now - self._renewed_at > LATE_SECONDS or now < self._quiet_until
+        return -math.inf if is_too_early else self._store_time + LATE_SECONDS
 
     def joined(self, node: str, about: bytes) -> None:
         """Add a name, which takes the place of those that were buried."""

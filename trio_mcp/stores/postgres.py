@@ -134,8 +134,9 @@ class PostgresStore(LeasedStore[Request]):
         arguments = (self._space, LEASE_SECONDS, [checked(node) for node in nodes], list(nodes.values()))
         return Request(postgres_schema.RENEW, arguments, renewal_of)
 
-    def _burial(self, node: str, *, may_bury: bool, is_own: bool) -> Request:
-        return Request(postgres_schema.BURY, (self._space, checked(node), may_bury, is_own), is_true)
+    def _burial(self, node: str, until: float | None) -> Request:
+        latest = math.inf if until is None else until
+        return Request(postgres_schema.BURY, (self._space, checked(node), latest, until is None), is_true)
 
     def _subscribe(self) -> Subscription:
         return PostgresSubscription(self.address, self._channel)

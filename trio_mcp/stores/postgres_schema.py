@@ -202,7 +202,7 @@ ENTRIES: Final = (
     f"where space = %s and kind = %s and key = %s and {_LIVE} order by number limit %s"
 )
 RENEW: Final = "select * from trio_mcp.renew(%s, %s, %s::text[], %b::bytea[])"
-BURY: Final = "select trio_mcp.bury(%s, %s, %s, %s)"
+BURY: Final = "select trio_mcp.bury(%s, %s, trio_mcp.now() <= %s, %s)"
 NODES: Final = (
     "select node, about from trio_mcp.nodes where space = %s and until > trio_mcp.now() and buried_at is null"
 )

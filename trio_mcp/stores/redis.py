@@ -148,9 +148,9 @@ class RedisStore(LeasedStore[Request]):
         said = [each for node, about in nodes.items() for each in (*encoded(node), about)]
         return Request(self._script(redis_scripts.RENEW, round(LEASE_SECONDS * 1000), *said), renewal_of)
 
-    def _burial(self, node: str, *, may_bury: bool, is_own: bool) -> Request:
-        how = b"own" if is_own else b"1" if may_bury else b"0"
-        return Request(self._script(redis_scripts.BURY, *encoded(node), how), bool)
+    def _burial(self, node: str, until: float | None) -> Request:
+        latest = b"" if until is None else repr(until * 1000).encode()
+        return Request(self._script(redis_scripts.BURY, *encoded(node), latest), bool)
 
     def _subscribe(self) -> Subscription:
         return RedisSubscription(self.address, self._channel)

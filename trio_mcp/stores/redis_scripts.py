@@ -198,17 +198,17 @@ return reply
 """
 )
 
-# ARGV: the process, and '1' unless it is too early to bury one whose lease has lapsed; 'own' of one that leaves.
+# ARGV: the process, and until when one whose lease has lapsed may be buried, in milliseconds; nothing of one that leaves.
 BURY: Final = (
     _NAMES
     + _NOW
     + f"""
-local node, how = ARGV[1], ARGV[2]
+local node, latest = ARGV[1], ARGV[2]
 if redis.call('ZSCORE', p .. 'dead', node) then return 1 end
-if how ~= 'own' then
+if latest ~= '' then
   local born = tonumber(redis.call('GET', p .. 'born') or now)
   local alive = tonumber(redis.call('ZSCORE', p .. 'alive', node) or 0)
-  if how ~= '1' or alive > now or now < born + {YOUNG} then return 0 end
+  if now > (tonumber(latest) or 0) or alive > now or now < born + {YOUNG} then return 0 end
 end
 redis.call('ZADD', p .. 'dead', now, node)
 redis.call('ZREMRANGEBYSCORE', p .. 'dead', '-inf', now - {MONTH})

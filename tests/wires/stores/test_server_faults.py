@@ -154,6 +154,21 @@ async def test_no_process_is_buried_because_of_an_outage(server: RedisServer | P
         await written(store, "a")
 
 
+async def test_a_burial_that_a_frozen_server_finds_in_its_socket_is_too_late(
+    server: RedisServer | PostgresServer,
+) -> None:
+    """It was sent before any renewal that waits there too, and a server that thaws may carry it out first."""
+    async with opened(server.url) as store, opened(server.url) as other:
+        await other.join("other")
+        await dead(store, "a stranger")
+        with frozen(server):
+            with pytest.raises(StoreTimeout):
+                await store.bury("other")
+            await trio.sleep(1)
+        await bury_none((store, "other"), seconds=1)
+        assert other.lapses == 0
+
+
 async def test_the_clock_of_this_machine_does_not_count(
     server: RedisServer | PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
