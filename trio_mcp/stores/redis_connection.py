@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias, cast
 from urllib.parse import parse_qs, urlencode
@@ -114,8 +115,8 @@ class RedisConnection:
     def __init__(self, address: Address) -> None:
         self._name = address.name
         self._connection = address.connection()
-        self._id: int | None = None
-        """How the server knows the connection before this one."""
+        self._before: tuple[int, bytes] | None = None
+        """The number of the connection before this one, and the run of the server that gave it."""
         self._records = RepeatedRecords(logger)
 
     def exchange(self, commands: Sequence[Command]) -> list[object]:
@@ -185,31 +186,37 @@ class RedisConnection:
 
     def _introduce(self) -> None:
         """Load the scripts, which a restart forgets, and let the server forget the connection before this one."""
-        # Commands that were sent over that one and given up must not be carried out after those that follow. A server that
-        # was frozen still finds them in its socket.
-        before = () if self._id is None else ((b"CLIENT", b"KILL", b"ID", self._id),)
-        commands: list[Command] = [
-            (b"CLIENT", b"ID"),
-            *((b"SCRIPT", b"LOAD", script.encode()) for script in ALL),
-            *before,
-        ]
-        self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
-        number, *answers = [self._answer() for _ in commands]
-        self._id = number if isinstance(number, int) else None
-        for answer in answers[: len(ALL)]:
+        loads = [(b"SCRIPT", b"LOAD", script.encode()) for script in ALL]
+        number, said, *answers = self._answers([(b"CLIENT", b"ID"), (b"INFO", b"server"), *loads])
+        for answer in answers:
             if isinstance(answer, ResponseError):
                 raise answer
-        killed = [answer for answer in answers[len(ALL) :] if isinstance(answer, ResponseError)]
-        if self._id is None or any("No such client" not in str(answer) for answer in killed):
+        run = run_of(said)
+        # Commands that were sent over that one and given up must not be carried out after those that follow. A server that
+        # was frozen still finds them in its socket. In another run of it the number is that of somebody else.
+        kills = [] if self._before is None or self._before[1] != run else [(b"CLIENT", b"KILL", b"ID", self._before[0])]
+        killed = [answer for answer in self._answers(kills) if isinstance(answer, ResponseError)]
+        self._before = (number, run) if isinstance(number, int) else None
+        if self._before is None or any("No such client" not in str(answer) for answer in killed):
             self._records.log(
                 "the store %s does not let this user use CLIENT ID and CLIENT KILL: a write that was given up may be made late",
                 self._name,
             )
 
+    def _answers(self, commands: Sequence[Command]) -> list[object]:
+        self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
+        return [self._answer() for _ in commands]
+
     def close(self) -> None:
         """Close the connection."""
         self._records.close()
         self._connection.disconnect()
+
+
+def run_of(said: object) -> bytes:
+    """Return what tells this run of a server from others, by its answer to INFO; nothing if it does not say."""
+    found = re.search(rb"^run_id:(\w+)", said, re.MULTILINE) if isinstance(said, bytes) else None
+    return found[1] if found else b""
 
 
 class RedisSubscription:

@@ -176,6 +176,25 @@ def test_commands_that_a_server_refuses_because_it_loads_its_data_are_sent_once_
     assert server.commands == ([b"a", b"a", b"b"] if refusals == 1 else [b"a", b"a"])
 
 
+def test_a_connection_to_a_server_that_was_started_again_ends_no_connection_of_others(server: RedisServer) -> None:
+    """A server that was started again numbers its connections from the first one on."""
+    address = redis_connection.Address(server.url)
+    connection = redis_connection.RedisConnection(address)
+    (number,) = connection.exchange([(b"CLIENT", b"ID")])
+    server.stop()
+    server.start()
+    bystanders = [redis_connection.RedisConnection(address)]
+    try:
+        while bystanders[-1].exchange([(b"CLIENT", b"ID")]) < [number]:
+            bystanders.append(redis_connection.RedisConnection(address))
+        before = [each.exchange([(b"CLIENT", b"ID")]) for each in bystanders]
+        connection.exchange([(b"PING",)])
+        assert [each.exchange([(b"CLIENT", b"ID")]) for each in bystanders] == before
+    finally:
+        for each in (connection, *bystanders):
+            each.close()
+
+
 async def test_scripts_that_the_server_has_forgotten_are_loaded_again(server: RedisServer) -> None:
     async with opened(server.url) as store:
         await store.write([thing("a")])
