@@ -24,6 +24,9 @@ class Failing:
             raise KeyError("pmessage")
         return ()
 
+    def probe(self) -> None:
+        """It is there."""
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -16,6 +17,8 @@ from ..storage import MISSED, Missed, Notice, StoreError, notice_of
 WAIT_SECONDS: Final = 0.3
 """How long the thread waits at once, and how late it learns that it has to end."""
 RETRY_SECONDS: Final = 0.4
+PROBE_SECONDS: Final = 5.0
+"""How often the server is asked whether it is still there: a connection that a network has dropped stays silent for ever."""
 MOST_UNREAD: Final = 1000
 """Notices that wait to be read; then the oldest are lost."""
 
@@ -26,6 +29,8 @@ class Subscription(Protocol):
     """A connection over which notices come."""
 
     def receive(self, seconds: float) -> Sequence[bytes]: ...
+
+    def probe(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -91,6 +96,10 @@ class Listening:
         self._records.close()
 
     def _receive(self, subscription: Subscription, token: trio.lowlevel.TrioToken) -> None:
+        probe_at = time.monotonic() + PROBE_SECONDS
         while not self._stopped.is_set():
             for data in subscription.receive(WAIT_SECONDS):
                 token.run_sync_soon(self._add, notice_of(data))
+            if time.monotonic() >= probe_at:
+                subscription.probe()
+                probe_at = time.monotonic() + PROBE_SECONDS

@@ -33,7 +33,6 @@ ANSWER_SECONDS: Final = 1.0
 CONNECT_SECONDS: Final = 2
 """How long it may take to connect: the least that libpq knows."""
 MIGRATE_SECONDS: Final = 30.0
-INSPECT_SECONDS: Final = 600.0
 TERMINATE_MILLISECONDS: Final = 500
 LEAST_VERSION: Final = 140_000
 SCHEMES: Final = ("postgresql://", "postgres://")
@@ -327,19 +326,6 @@ def migrate(connection: LimitedConnection) -> None:
         connection.limit = ANSWER_SECONDS
 
 
-@contextlib.contextmanager
-def inspected(address: Address) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
-    """Open a connection that changes nothing; yield a function from a statement to its rows. Raises `StoreError`."""
-    with contextlib.closing(connect(address)) as connection:
-        connection.limit = INSPECT_SECONDS
-        try:
-            if not version_of(connection):
-                raise StoreError(f"{address.name} has no store")
-            yield lambda statement, arguments: connection.execute(query(statement), arguments).fetchall()
-        except psycopg.Error as error:
-            raise StoreError(f"the store {address.name} cannot be read: {one_line(error)}") from None
-
-
 class PostgresSubscription:
     """A connection that receives what is sent to a channel. Raises `StoreError` if it cannot be made."""
 
@@ -357,8 +343,18 @@ class PostgresSubscription:
         try:
             notices = list(self._connection.notifies(timeout=seconds, stop_after=1))
         except psycopg.Error as error:
-            raise StoreError(f"the connection to the store {self._name} was lost: {one_line(error)}") from None
+            raise self._lost(error) from None
         return [data for notice in notices for data in decoded(notice.payload)]
+
+    def probe(self) -> None:
+        """Ask whether the server is still there. Raises `StoreError`."""
+        try:
+            self._connection.execute("select 1")
+        except psycopg.Error as error:
+            raise self._lost(error) from None
+
+    def _lost(self, error: psycopg.Error) -> StoreError:
+        return StoreError(f"the connection to the store {self._name} was lost: {one_line(error)}")
 
     def close(self) -> None:
         """Close the connection."""

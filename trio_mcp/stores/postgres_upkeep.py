@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Final
+
+import psycopg
 
 from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Vault
 from ..storage import StoreError
 from .postgres import address_of
-from .postgres_connection import Rows, inspected
+from .postgres_connection import Address, Rows, connect, one_line, query, version_of
 from .sealed import entry_place, record_place
 from .upkeep import KindSummary, Sealings, check_known, chosen_namespace, sealings_of
+
+INSPECT_SECONDS: Final = 600.0
 
 _RECORDS: Final = """
 select kind, 'records', count(*), null, count(*) filter (where expires_at <= trio_mcp.now()),
@@ -32,6 +36,19 @@ _RECORD_VALUES: Final = "select kind, key, value from trio_mcp.records where spa
 _ENTRY_VALUES: Final = (
     "select kind, key, number, value from trio_mcp.entries join trio_mcp.logs on log = id where space = %s"
 )
+
+
+@contextmanager
+def inspected(address: Address) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
+    """Open a connection that changes nothing; yield a function from a statement to its rows. Raises `StoreError`."""
+    with closing(connect(address)) as connection:
+        connection.limit = INSPECT_SECONDS
+        try:
+            if not version_of(connection):
+                raise StoreError(f"{address.name} has no store")
+            yield lambda statement, arguments: connection.execute(query(statement), arguments).fetchall()
+        except psycopg.Error as error:
+            raise StoreError(f"the store {address.name} cannot be read: {one_line(error)}") from None
 
 
 @contextmanager

@@ -225,6 +225,7 @@ class RedisSubscription:
     def __init__(self, address: Address, channel: bytes) -> None:
         self._name = address.name
         self._connection = address.connection()
+        self._unread: list[bytes] = []
         try:
             self._connection.connect()
             self._connection.send_packed_command(
@@ -237,14 +238,31 @@ class RedisSubscription:
 
     def receive(self, seconds: float) -> Sequence[bytes]:
         """Wait for a notice; return none if none comes in time. Raises `StoreError` if the connection is lost."""
+        if unread := self._unread:
+            self._unread = []
+            return unread
         try:
             if not self._connection.can_read(seconds):
                 return ()
-            answer = self._connection.read_response(disable_decoding=True)
+            return self._next()[2:]
         except redis.RedisError as error:
-            raise StoreError(f"the connection to the store {self._name} was lost: {error}") from None
-        # The kind, the channel and the content.
-        return cast("list[bytes]", answer)[2:]
+            raise self._lost(error) from None
+
+    def probe(self) -> None:
+        """Ask whether the server is still there. Raises `StoreError`."""
+        try:
+            self._connection.send_packed_command(self._connection.pack_commands([(b"PING",)]), check_health=False)
+            while (answer := self._next())[0] != b"pong":
+                self._unread += answer[2:]
+        except redis.RedisError as error:
+            raise self._lost(error) from None
+
+    def _next(self) -> list[bytes]:
+        """Return the kind, the channel and the content of what comes next; the answer to a PING has no channel."""
+        return cast("list[bytes]", self._connection.read_response(disable_decoding=True))
+
+    def _lost(self, error: redis.RedisError) -> StoreError:
+        return StoreError(f"the connection to the store {self._name} was lost: {error}")
 
     def close(self) -> None:
         """Close the connection."""

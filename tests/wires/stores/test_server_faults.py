@@ -16,7 +16,7 @@ from store_talk import BOUND, bury_none, dead, open_at, opened, thing, written
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.session import KeyRing, MemoryBudget
-from trio_mcp.stores import Missed, Notice, Remove, StoreError, StoreTimeout, open_store
+from trio_mcp.stores import Missed, Notice, Remove, StoreError, StoreTimeout, listening, open_store
 
 KEYS = KeyRing([bytes(32)])
 
@@ -199,6 +199,21 @@ async def test_a_listener_learns_that_it_may_have_missed_some_when_its_connectio
         assert await anext(notices) == Notice("one", b"")
         server.stop()
         server.start()
+        assert await anext(notices) is Missed.MISSED
+        await store.announce("two", b"")
+        assert await anext(notices) == Notice("two", b"")
+
+
+async def test_a_listener_whose_connection_has_become_silent_gets_another_one(
+    server: RedisServer | PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network that drops a connection tells nobody."""
+    monkeypatch.setattr(listening, "PROBE_SECONDS", 0.1)
+    async with opened(server.url) as store, store.listen() as notices:
+        await store.announce("one", b"")
+        assert await anext(notices) == Notice("one", b"")
+        with frozen(server):
+            await trio.sleep(2)
         assert await anext(notices) is Missed.MISSED
         await store.announce("two", b"")
         assert await anext(notices) == Notice("two", b"")
