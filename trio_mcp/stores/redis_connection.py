@@ -139,6 +139,8 @@ class RedisConnection:
     def _refusal(self, error: redis.RedisError) -> StoreError:
         if isinstance(error, OutOfMemoryError):
             return StoreFull(f"the store {self._name} is full: {error}")
+        if str(error).startswith("MISCONF"):
+            return StoreFull(f"the store {self._name} cannot write to its disk: {error}")
         return StoreError(f"the store {self._name} refused: {error}")
 
     def _exchange(self, commands: Sequence[Command]) -> list[object]:

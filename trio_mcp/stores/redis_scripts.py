@@ -31,6 +31,8 @@ local function record(kind, key) return p .. 'r' .. #kind .. ':' .. kind .. ':' 
 local function log(kind, key) return p .. 'l' .. #kind .. ':' .. kind .. ':' .. key end
 local function index(kind, owner) return p .. 'i' .. #kind .. ':' .. kind .. owner end
 """
+_ALSO_IF_FULL: Final = "#!lua flags=allow-oom"
+"""Begins a script that needs next to no memory, and that processes cannot do without."""
 _NOW: Final = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -122,7 +124,8 @@ for _, i in ipairs(todo) do
     local head = tonumber(redis.call('LINDEX', k, 0) or first)
     local have = redis.call('LLEN', k) - 1
     if have < 0 or first < head or first > head + have then
-      redis.call('DEL', k)
+      -- A script that has written is not refused any more by a server that is full.
+      if have >= 0 then redis.call('DEL', k) end
       redis.call('RPUSH', k, first)
       head, have = first, 0
     elseif first < head + have then
@@ -143,7 +146,7 @@ return 1
 )
 
 # ARGV: kind, owner after a colon or nothing for all, the key before the first, how many. A record that has expired is taken out
-# of the index when it is found there.
+# of the index when it is found there, if the server takes writes.
 LIST: Final = (
     _NAMES
     + """
@@ -155,7 +158,7 @@ while #found < wanted do
   for _, key in ipairs(keys) do
     local values = redis.call('HMGET', record(kind, key), 'v', 'x', 'o', 'd')
     if values[1] then found[#found + 1] = {key, values[1], values[2], values[3], values[4]}
-    else redis.call('ZREM', k, key) end
+    else redis.pcall('ZREM', k, key) end
   end
   low = '(' .. keys[#keys]
 end
@@ -179,7 +182,8 @@ return redis.call('LRANGE', k, from, from + tonumber(ARGV[4]) - 1)
 # ARGV: milliseconds of a lease; of each process its name and what it says about itself. A process that was buried is returned,
 # after the time.
 RENEW: Final = (
-    _NAMES
+    _ALSO_IF_FULL
+    + _NAMES
     + _NOW
     + f"""
 local reply = {{now}}
@@ -200,7 +204,8 @@ return reply
 
 # ARGV: the process, and until when one whose lease has lapsed may be buried, in milliseconds; nothing of one that leaves.
 BURY: Final = (
-    _NAMES
+    _ALSO_IF_FULL
+    + _NAMES
     + _NOW
     + f"""
 local node, latest = ARGV[1], ARGV[2]

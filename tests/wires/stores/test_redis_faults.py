@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+import trio
 from certificates import make_certificate
 from store_servers import RedisServer, free_port, redis_server
 from store_talk import bury_none, dead, opened, thing
@@ -18,7 +19,16 @@ from waiting import until
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.session import KeyRing, MemoryBudget
-from trio_mcp.stores import Remove, SharedStore, StoreConflict, StoreError, StoreFull, open_store, redis_connection
+from trio_mcp.stores import (
+    Append,
+    Remove,
+    SharedStore,
+    StoreConflict,
+    StoreError,
+    StoreFull,
+    open_store,
+    redis_connection,
+)
 from trio_mcp.stores.redis import open_redis, problems_of
 from trio_mcp.testing.contract.leaks import open_descriptors
 
@@ -222,9 +232,37 @@ async def test_a_full_server_is_a_full_store_and_reads_go_on(server: RedisServer
         with pytest.raises(StoreFull):
             await store.write([thing("b")])
         assert await store.read("thing", "a") is not None
+        with pytest.raises(StoreFull):
+            await store.write([Append("thing", "a", 1, [b"entry"])])
         assert await store.read("thing", "b") is None
         server.say("CONFIG", "SET", "maxmemory", "0")
         await store.write([thing("b")])
+
+
+async def test_a_full_server_still_tells_which_processes_live(server: RedisServer) -> None:
+    """Else nobody could take over what a dead process has, as long as the server is full."""
+    async with opened(server.url) as store, opened(server.url) as other:
+        server.say("CONFIG", "SET", "maxmemory", "1")
+        await other.join("other")
+        await dead(store, "a stranger")
+        assert await store.nodes() == {"other": b""}
+        assert not await store.bury("other")
+
+
+@pytest.mark.parametrize("setting", [("save", '"3600 1"'), ("min-replicas-to-write", "1")], ids=["disk", "replicas"])
+async def test_a_server_that_takes_no_writes_lists_what_it_has(server: RedisServer, setting: tuple[str, str]) -> None:
+    async with opened(server.url) as store:
+        await store.write([thing("a"), thing("b", expires_at=time.time() + 0.1)])
+        await trio.sleep(0.2)
+        if setting[0] == "save":
+            server.folder.rmdir()
+            server.say("BGSAVE")
+            await until(lambda: server.info("persistence")["rdb_last_bgsave_status"] == "err")
+        server.say("CONFIG", "SET", *setting)
+        with pytest.raises(StoreFull if setting[0] == "save" else StoreError):
+            await store.write([thing("c")])
+        assert [record.key for record in await store.list("thing")] == ["a"]
+        server.folder.mkdir(exist_ok=True)
 
 
 async def test_a_write_whose_connection_is_cut_has_an_unknown_outcome_and_the_next_one_is_made(
