@@ -108,6 +108,24 @@ async def test_an_error_shows_nothing_of_a_password_that_is_not_encoded(
     assert not {"sec", "ret"} & {*re.findall(r"\w+", str(raised.value))}
 
 
+@pytest.mark.parametrize("keys", [KEYS, None])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "redis:secret@host",
+        "redis//:secret@host/0",
+        "unix:/secret",
+        "postgresql:host=db password=secret",
+        "postgres//secret",
+    ],
+)
+async def test_an_error_shows_nothing_of_what_is_no_url(given: str, keys: KeyRing | None) -> None:
+    with pytest.raises(ConfigurationError, match="://") as raised:
+        async with open_store(given, keys, MemoryBudget()):
+            pass
+    assert "secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize("server", ["", "shop"])
 def test_the_url_of_a_socket_names_its_path(server: str) -> None:
     target = "///run/redis.sock?db=2"

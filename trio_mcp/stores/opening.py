@@ -38,6 +38,9 @@ NAMESPACED: Final = ("redis", "rediss", "unix", "postgresql", "postgres")
 VARIABLE: Final = "TRIO_MCP_STORE"
 """The variable with the store of a server that names none."""
 
+NO_URL: Final = "the URL of a store in a database begins with its scheme and ://, like redis://cache:6379/0"
+"""Shows nothing of what was given: in what is no URL a password may be anywhere."""
+
 OpenStore: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
 
 MAKE_A_KEY: Final = (
@@ -90,7 +93,13 @@ async def open_store(
 
 
 def scheme_and_target(given: str) -> tuple[str, str]:
-    """Return the scheme of a store and what follows it; that of a path is "sqlite"."""
+    """Return the scheme of a store and what follows it; that of a path is "sqlite".
+
+    Raises:
+        ConfigurationError: it is the URL of a database without its colon.
+    """
+    if given.partition("//")[0] in NAMESPACED:
+        raise ConfigurationError(NO_URL)
     scheme, separator, target = given.partition(":")
     # A path of Windows begins with a letter and a colon.
     return (scheme, target) if separator and len(scheme) > 1 else ("sqlite", given)
@@ -116,9 +125,11 @@ def split_url(url: str) -> SplitResult:
     """Return the parts of the URL of a store.
 
     Raises:
-        ConfigurationError: it has a character that must be encoded. The error shows nothing of it: with a slash in the password,
-            the password is no longer where it is expected.
+        ConfigurationError: it has no "://", or a character that must be encoded. The error shows nothing of it: with a slash in
+            the password, that is no longer where it is expected.
     """
+    if not (url if url.startswith("//") else url.partition(":")[2]).startswith("//"):
+        raise ConfigurationError(NO_URL)
     try:
         parts = urlsplit(url)
     except ValueError:

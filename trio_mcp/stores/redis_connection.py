@@ -88,7 +88,7 @@ class Address:
         self.name = shown_url(url.partition("?")[0])
         try:
             self.connection()
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, redis.RedisError) as error:
             raise ConfigurationError(f"the store {self.name} is not a URL of Redis: {error}") from None
 
     @property

@@ -55,7 +55,13 @@ async def test_a_server_that_is_away_ends_the_start_and_the_error_names_it_witho
 
 
 @pytest.mark.parametrize(
-    "url", ["redis://host:port/0", "redis://127.0.0.1?socket_timeout=soon", "postgresql://127.0.0.1/shop?nonsense=1"]
+    "url",
+    [
+        "redis://host:port/0",
+        "redis://127.0.0.1?socket_timeout=soon",
+        "rediss://127.0.0.1?ssl_cert_reqs=soon",
+        "postgresql://127.0.0.1/shop?nonsense=1",
+    ],
 )
 async def test_a_url_that_cannot_be_read_ends_the_start(url: str) -> None:
     with pytest.raises(ConfigurationError):
