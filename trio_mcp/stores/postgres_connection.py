@@ -234,11 +234,13 @@ class PostgresConnection:
         """Make the schema if it is missing, and let the server end what the connection before this one began."""
         if version_of(connection) < len(MIGRATIONS):
             migrate(connection)
-        # A write that was given up must not be made after those that follow.
+        # A write that was given up must not be made after those that follow. Behind a pool, other programs may have got a
+        # connection to the server with this label: what they run on it is left alone.
         connection.execute(
             "select pg_terminate_backend(pid, %s) from pg_stat_activity"
-            " where application_name = %s and pid <> pg_backend_pid()",
-            (TERMINATE_MILLISECONDS, self._label),
+            " where application_name = %s and pid <> pg_backend_pid()"
+            " and (%s or state = 'idle' or query like '%%trio_mcp.%%')",
+            (TERMINATE_MILLISECONDS, self._label, self._address.notices is self._address),
         )
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from waiting import until
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.stores import Put, Record, StoreTimeout
 from trio_mcp.stores.postgres import open_postgres
-from trio_mcp.stores.postgres_connection import Address
+from trio_mcp.stores.postgres_connection import Address, PostgresConnection, Request
 from trio_mcp.testing.contract import StoreCase, StoreTrait, store_cases_of
 
 BOUND = 30
@@ -78,6 +78,21 @@ async def test_it_sets_nothing_on_the_connections_which_other_programs_get_after
             await store.write([Put(Record("thing", "b", b""))])
             with psycopg.connect(pool_url.partition("?")[0], autocommit=True, prepare_threshold=None) as other:
                 assert {other.execute("show lock_timeout").fetchone() for _ in range(6)} == {("0",)}
+
+
+def test_the_transaction_of_another_program_is_not_ended(pool_url: str) -> None:
+    """The connection to the server that it has from the pool still shows under the label of who had it before."""
+    ours = PostgresConnection(Address(pool_url))
+    ask = Request("select pg_backend_pid()", (), list)
+    try:
+        had = {ours.carried_out([ask])[0].unwrap()[0][0] for _ in range(10)}  # type: ignore[index]
+        with psycopg.connect(pool_url.partition("?")[0]) as other:
+            assert other.execute("select pg_backend_pid()").fetchone() in [(pid,) for pid in had]
+            ours.close()
+            ours.carried_out([ask])
+            assert other.execute("select 1").fetchone() == (1,)
+    finally:
+        ours.close()
 
 
 async def test_a_second_url_that_leads_to_another_database_ends_the_start_also_if_that_has_a_store(
