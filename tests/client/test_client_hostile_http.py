@@ -10,11 +10,11 @@ import trio
 from listening import subscribed
 from naming import naming
 from scripted import initialized, said, works
-from scripted_http import Exchange, calling, event, http_conversation, in_session
+from scripted_http import Exchange, calling, event, http_conversation, in_session, modern_http
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import Change
-from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
+from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestRejected, RequestTimeout
 
 
 async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on() -> None:
@@ -40,6 +40,15 @@ async def test_a_session_id_or_version_that_no_header_can_have_is_an_error(
         async with http_conversation() as (_client, wire, _start):
             request = await wire.post("initialize")
             request.result(initialized(version), {"mcp-session-id": session.encode()})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("location", ["http://a:b/", "//@..xn--80", "http://[::1", "/" + "x" * 70_000])
+async def test_a_response_that_leads_to_what_is_no_url_fails_its_request_alone(location: str) -> None:
+    async with modern_http() as (client, wire, start):
+        call = start(client.call_tool, "book")
+        (await wire.post()).answer(400, headers={"location": location})
+        await call.fails(RequestRejected, naming("HTTP 400"))
+        await works(client, wire, start)
 
 
 async def test_a_notification_whose_acceptance_never_ends_holds_nothing_up() -> None:

@@ -285,6 +285,8 @@ ELSEWHERE = [
     "http://scripted.test:81/in",
     "http://u@scripted.test/in",
     "http://scripted.test:x/in",
+    "//scripted.test\\.xn--80/in",
+    "//@..xn--80",
     "file:///etc/passwd",
 ]
 

@@ -183,7 +183,7 @@ def open_http(
         limits=connections,
         auth=auth_of(auth, source),
         headers={"accept-encoding": ", ".join(CODINGS), **given},
-        event_hooks={"response": [check_coding]},
+        event_hooks={"response": [check_coding, drop_odd_location]},
     )
 
 
@@ -200,6 +200,13 @@ async def check_coding(response: httpx2.Response) -> None:
     if coding not in ("", "identity", *CODINGS):
         why = f"the answer is compressed ({coding:.40}); a client reads {' or '.join(CODINGS)}, once"
         raise httpx2.DecodingError(why, request=response.request)
+
+
+async def drop_odd_location(response: httpx2.Response) -> None:
+    """Remove a `Location` that is no URL: the library prepares to follow it, and some of them raise what is no error of HTTP."""
+    location = response.headers.get("location")
+    if location is not None and joined_url(response.url, location) is None:
+        del response.headers["location"]
 
 
 class HeaderFunction(httpx2.Auth):
@@ -271,6 +278,17 @@ async def open_body(response: httpx2.Response) -> AsyncIterator[PiecesInTurns]:
                 while True:
                     # The first read that has to wait ends it, since the scope is cancelled already.
                     await anext(chunks)  # noqa: ASYNC102
+
+
+def joined_url(base: httpx2.URL, reference: str) -> httpx2.URL | None:
+    """Return the URL that a reference of a server leads to; None if it is not one."""
+    try:
+        url = base.join(reference)
+        # Reading a host decodes it, which may fail only then.
+        return url if url.host else None
+    # Errors of IDNA are `ValueError`.
+    except (httpx2.InvalidURL, ValueError):
+        return None
 
 
 def may_be_sent(error: httpx2.HTTPError) -> bool:

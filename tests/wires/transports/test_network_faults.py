@@ -173,11 +173,13 @@ async def no_tls() -> AsyncIterator[str]:
             RemoteProtocolError,
             r"HTTP 307: .* http://\S+/shop/\?\.\.\.;",
         ),
+        (partial(answering, http("302 Found", "location: http://a:b/")), RemoteProtocolError, "HTTP 302"),
+        (partial(answering, http("308 Found", "location: //@..xn--80")), RemoteProtocolError, "HTTP 308"),
         (partial(answering, http("429 Slow", "retry-after: 7", body=b"Slow down")), ServerBusy, "Slow down"),
         (partial(answering, http("500 Oops", body=b"oops")), RemoteProtocolError, "HTTP 500: oops"),
         (partial(answering, http("502 Bad", body=b"<html>")), Disconnected, "HTTP 502: <html>"),
     ],
-    ids=["dns", "refused", "tls", "tls alert", "reset", "ssh", "cut", "301", "307", "429", "500", "502"],
+    ids=["dns", "refused", "tls", "tls alert", "reset", "ssh", "cut", "301", "307", "302", "308", "429", "500", "502"],
 )
 async def test_what_keeps_a_client_from_its_server_is_raised_at_once_and_named(
     mode: str, reached: Callable[[], Any], error: type[Exception], said: str

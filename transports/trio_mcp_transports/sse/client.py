@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 import httpx2
@@ -38,6 +38,7 @@ from ..httpx import (
     error_reply,
     error_text,
     excerpt,
+    joined_url,
     may_be_sent,
     open_body,
     open_http,
@@ -323,12 +324,11 @@ def endpoint_uri(url: str, event: SseEvent) -> str:
     if event.event != "endpoint":
         raise RemoteProtocolError(f"the first event of the stream is {event.event!r:.80}, not 'endpoint'")
     here = httpx2.URL(url)
-    with suppress(httpx2.InvalidURL):
-        uri = here.join(event.data)
-        # The messages may hold secrets, and the headers do: they must not go to a host that the stream names.
-        same_origin = (uri.scheme, uri.host, uri.port, uri.userinfo) == (here.scheme, here.host, here.port, b"")
-        if same_origin and POSTABLE.fullmatch(event.data):
-            return str(uri)
+    uri = joined_url(here, event.data) if POSTABLE.fullmatch(event.data) else None
+    # The messages may hold secrets, and the headers do: they must not go to a host that the stream names.
+    own = (here.scheme, here.host, here.port, b"")
+    if uri is not None and (uri.scheme, uri.host, uri.port, uri.userinfo) == own:
+        return str(uri)
     raise RemoteProtocolError(
         f"the event `endpoint` names no URI of the same origin as {shown_url(url)}: {event.data!r:.80}"
     )

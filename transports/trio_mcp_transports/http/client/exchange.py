@@ -43,6 +43,7 @@ from ...httpx import (
     ServerConnection,
     error_reply,
     error_text,
+    joined_url,
     may_be_sent,
     read_body,
 )
@@ -252,8 +253,9 @@ class RequestExchange:
         request, status = self._request, response.status_code
         body = await read_body(response, self._connection.limits.message)
         location = response.headers.get("location", "")
-        to = str(response.url.join(location)) if location else ""
-        answer = error_reply(request, self._headers.session, status, body, to, response.headers)
+        to = joined_url(response.url, location) if location else None
+        shown = "" if to is None else str(to)
+        answer = error_reply(request, self._headers.session, status, body, shown, response.headers)
         if request.method == "initialize" and status in SSE_FALLBACK_STATUSES and await self._fall_back(request):
             return
         if isinstance(answer, Unanswered) and answer.session_lost:
