@@ -36,6 +36,7 @@ from trio_mcp.session.transport import HeaderSource, HttpAuth, ServerCredentials
 
 from .authorizing import Authorizing
 from .connecting import BUSY, HeadersFailed, certificate_hint, current_headers, is_plain_text
+from .cookies import ServerCookies
 
 SESSION_LOST_MESSAGE: Final = "the server no longer knows the session"
 
@@ -181,6 +182,7 @@ def open_http(
     return httpx2.AsyncClient(
         timeout=timeout,
         limits=connections,
+        cookies=ServerCookies(),
         auth=auth_of(auth, source),
         headers={"accept-encoding": ", ".join(CODINGS), **given},
         event_hooks={"response": [check_coding, drop_odd_location]},

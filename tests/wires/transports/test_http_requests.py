@@ -12,12 +12,24 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from listening_server import JSON, STREAM, Heard, ListeningServer, Said, events, listening, refused, streamed
+from listening_server import (
+    JSON,
+    STREAM,
+    Heard,
+    ListeningServer,
+    Said,
+    answered,
+    events,
+    listening,
+    refused,
+    streamed,
+)
 
 from trio_mcp import Client, Disconnected, PeerError
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 from trio_mcp.types import Root
+from trio_mcp_transports.cookies import MAX_COOKIES
 from trio_mcp_transports.httpx import LARGE_PIECE
 
 # when a body is given up in the middle, httpx2 leaves an iterator inside it to the garbage collector
@@ -50,6 +62,20 @@ async def test_each_message_is_a_separate_post_that_takes_both_kinds_of_answer(m
         assert set(heard.headers["accept"].replace(" ", "").split(",")) == BOTH_KINDS
         assert heard.headers["content-type"] == "application/json"
         assert heard.body["jsonrpc"] == "2.0"
+
+
+async def test_cookies_are_sent_back_up_to_a_limit_but_none_that_a_header_cannot_have() -> None:
+    given = iter(["a=1", "b=\xe9", f"c={'x' * 5000}", *(f"n{number}=1" for number in range(MAX_COOKIES)), "a=2", ""])
+
+    def setting(heard: Heard) -> Said | None:
+        return answered(heard, {"content": []}, {"set-cookie": next(given)}) if heard.asks == "tools/call" else None
+
+    server = ListeningServer(setting)
+    async with listening(server) as url, Client.connect(url, mode="legacy") as client:
+        for _ in range(MAX_COOKIES + 5):
+            await client.call_tool("book")
+    sent = server.asked("tools/call")[-1].headers["cookie"].split("; ")
+    assert sorted(sent) == sorted(["a=2", *(f"n{number}=1" for number in range(MAX_COOKIES - 1))])
 
 
 async def test_an_answer_to_the_server_is_a_separate_post() -> None:
