@@ -139,6 +139,12 @@ async def test_a_cookie_that_the_api_sets_is_not_sent_beside_that_of_the_client(
         assert (await api.sent(operation())).headers["cookie"] == "own=1"
 
 
+async def test_a_cookie_that_no_header_can_have_does_not_stop_later_calls() -> None:
+    api = Api(lambda request: httpx2.Response(200, headers=[(b"set-cookie", "session=é; Path=/".encode())], json={}))
+    for _ in range(2):
+        assert "cookie" not in (await api.sent(operation())).headers
+
+
 def test_a_client_with_a_default_query_is_rejected() -> None:
     api = Api()
     api.make_client(params={"key": "own"})
