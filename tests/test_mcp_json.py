@@ -217,6 +217,16 @@ def test_a_wrong_env_file_is_an_error_that_names_the_line_and_not_its_content(tm
         file.server("one")
 
 
+@pytest.mark.parametrize(
+    ("member", "path"), [("cwd", "~nobody-of-this-name/x"), ("envFile", "~nobody-of-this-name/x"), ("envFile", "a\0b")]
+)
+def test_a_path_that_leads_nowhere_is_an_error_of_its_server_alone(member: str, path: str) -> None:
+    servers = {"one": {"command": "run", member: path}, "two": {"command": "run"}}
+    file = parse_mcp_json(json.dumps({"mcpServers": servers}), "mcp.json")
+    assert list(file.servers) == ["two"]
+    assert unnamed(str(file.errors["one"]), "one", member) == []
+
+
 # mistakes
 
 

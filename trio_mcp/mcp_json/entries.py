@@ -206,7 +206,7 @@ class Entry:
             without=without,
             command=(*words, *self._texts("args")),
             env={**self._env_file(), **self._mapping("env")},
-            cwd=None if cwd is None else str(self._path(cwd)),
+            cwd=None if cwd is None else str(self._path(cwd, "cwd")),
         )
 
     def _url(self, key: str, wire: Wire | None) -> UrlServer:
@@ -312,10 +312,17 @@ class Entry:
         path = self._optional("envFile")
         if path is None or self._variables is None:
             return {}
-        return read_env_file(self._path(path), f"{self._where}.envFile")
+        return read_env_file(self._path(path, "envFile"), f"{self._where}.envFile")
 
-    def _path(self, text: str) -> Path:
-        return Path(text) if self._variables is None else self._variables.folder / Path(text).expanduser()
+    def _path(self, text: str, key: str) -> Path:
+        if self._variables is None:
+            return Path(text)
+        try:
+            return self._variables.folder / Path(text).expanduser()
+        except RuntimeError:
+            raise ConfigurationError(
+                f"{self._where}.{key}: {text!r:.200} is in the home of nobody known here"
+            ) from None
 
     # what is ignored
 

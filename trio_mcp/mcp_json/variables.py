@@ -93,8 +93,9 @@ def read_env_file(path: Path, where: str) -> dict[str, str]:
     """
     try:
         lines = read_regular(path, MAX_CONFIGURATION).decode("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{where}: {path} cannot be read: {error}") from None
+    # `ValueError`: it is not UTF-8, or no file has such a name.
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{where}: {str(path)!r} cannot be read: {error}") from None
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         stripped = line.strip()

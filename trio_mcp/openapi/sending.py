@@ -232,8 +232,8 @@ class ApiClient(Generic[RequestT]):
                 request.url,
                 content=request.content,
                 files=request.files,
-                # What is compressed could be a thousand times as large as what was sent. And where there is a `Cookie`, the library
-                # writes none itself, which fails once the API has set a cookie that no header can have.
+                # What is compressed could be a thousand times as large as what was sent. And where there is a `Cookie`, the
+                # library writes none itself, which fails once the API has set a cookie that no header can have.
                 headers={"accept-encoding": "identity", "cookie": "", **request.headers},
                 timeout=self._timeout,
             )
