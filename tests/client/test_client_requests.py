@@ -141,6 +141,16 @@ async def test_a_list_has_a_limit_of_pages_and_one_of_items(opening: Any, monkey
         await listing.fails(LimitExceeded, naming("3 items"))
 
 
+async def test_pages_that_are_held_at_once_have_a_limit_of_bytes(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "MAX_LIST", 1000)
+    async with conversation(opening) as (client, wire, start):
+        listing = start(client.list_prompts)
+        for number in range(3):
+            page = [{"name": f"{number}", "description": "x" * 600}]
+            await wire.reply("prompts/list", {"prompts": page, "nextCursor": str(number), **HINTS})
+        await listing.fails(LimitExceeded, naming("1000 bytes"))
+
+
 @pytest.mark.parametrize("opening", [as_legacy, as_modern])
 @pytest.mark.parametrize(
     ("pages", "expected"),

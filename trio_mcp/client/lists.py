@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from ..base.checks import check_seconds
 from ..base.logs import RepeatedRecords, peer_logger
@@ -208,6 +208,10 @@ MAX_ITEMS = 100_000
 MAX_PAGES = 1000
 """Pages that are read before the client assumes that the list never ends."""
 
+MAX_LIST: Final = 64 * 1024 * 1024
+"""Bytes of the pages after the first of a list that is read as a whole: all of them are held at once."""
+READ_SINGLY: Final = "which is the limit; read it item by item"
+
 
 @dataclass(frozen=True, slots=True)
 class ListKind(Generic[T]):
@@ -244,7 +248,7 @@ class Lists:
         """Return all items of all pages.
 
         Raises:
-            LimitExceeded: there are more than `MAX_ITEMS`.
+            LimitExceeded: there are more than `MAX_ITEMS`, or than `MAX_LIST` bytes.
         """
         try:
             return await self._collect(kind)
@@ -253,17 +257,24 @@ class Lists:
         # Not in a loop: if another task caches a stale page meanwhile, the server changes its list faster than it can be read.
         return await self._collect(kind)
 
-    async def items(self, kind: ListKind[T], timeout: float = math.inf) -> AsyncGenerator[T]:
+    async def items(
+        self, kind: ListKind[T], timeout: float = math.inf, max_bytes: float = math.inf
+    ) -> AsyncGenerator[T]:
         """Yield the items one by one. A page is requested when the one before is used up, and may take `timeout` seconds.
 
         Raises:
-            LimitExceeded: there are more than `MAX_PAGES`. A cursor that came before ends the list, with a warning.
+            LimitExceeded: there are more than `MAX_PAGES`, or than `max_bytes` after the first. A cursor that came before
+                ends the list, with a warning.
             RejectedCursor: a cached page had a stale cursor.
         """
-        cursor, is_cached, before = None, False, None
-        seen: set[str] = set()
+        cursor, is_cached, before, size = None, False, None, 0
+        # Hashes: a cursor may be as long as a page.
+        seen: set[int] = set()
         for _ in range(MAX_PAGES):
             page, is_cached = await self._fetch(kind.method, cursor, timeout, is_cached)
+            size += 0 if cursor is None or max_bytes == math.inf else len(page.encode())
+            if size > max_bytes:
+                raise LimitExceeded(f"{kind.method} has more than {max_bytes} bytes, {READ_SINGLY}")
             items = kind.items(self._usable(page))
             # A server that does not know cursors sends its first page again.
             if cursor is None or cursor != page.next_cursor or items != before:
@@ -272,12 +283,10 @@ class Lists:
             cursor, before = page.next_cursor, items
             if cursor is None:
                 return
-            if cursor in seen:
-                self._records.log(
-                    "%s: the server has sent the cursor %r before, which ends the list", kind.method, cursor
-                )
+            if hash(cursor) in seen:
+                self._records.log("%s: the server has sent the cursor %.80r before; the list ends", kind.method, cursor)
                 return
-            seen.add(cursor)
+            seen.add(hash(cursor))
         raise LimitExceeded(f"{kind.method} has more than {MAX_PAGES} pages, which is the limit")
 
     async def refresh_tools(self) -> None:
@@ -287,13 +296,11 @@ class Lists:
 
     async def _collect(self, kind: ListKind[T]) -> list[T]:
         collected: list[T] = []
-        async with aclosing(self.items(kind)) as items:
+        async with aclosing(self.items(kind, max_bytes=MAX_LIST)) as items:
             async for item in items:
                 collected.append(item)
                 if len(collected) > MAX_ITEMS:
-                    raise LimitExceeded(
-                        f"{kind.method} has more than {MAX_ITEMS} items, which is the limit; read it item by item"
-                    )
+                    raise LimitExceeded(f"{kind.method} has more than {MAX_ITEMS} items, {READ_SINGLY}")
         return collected
 
     async def _fetch(
