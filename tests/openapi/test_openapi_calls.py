@@ -145,6 +145,12 @@ async def test_a_cookie_that_no_header_can_have_does_not_stop_later_calls() -> N
         assert "cookie" not in (await api.sent(operation())).headers
 
 
+@pytest.mark.parametrize("body", [b"[" * 100 + b"]" * 100, b"[" * 62 + b"]" * 62, b"9" * 400])
+async def test_json_that_no_client_would_read_is_returned_as_text(body: bytes) -> None:
+    result = await always(content=body, headers={"content-type": "application/json"}).call(operation())
+    assert (result.text, result.structured_content, result.is_error) == (body.decode(), None, False)
+
+
 def test_a_client_with_a_default_query_is_rejected() -> None:
     api = Api()
     api.make_client(params={"key": "own"})

@@ -28,6 +28,8 @@ NEXT_PAGE_META: Final = "trio-mcp/next-page"
 FILE_NAME: Final = re.compile(r"filename\*?=(?:UTF-8''([^;\s]+)|\"([^\"]*)\"|([^;\s\"]+))", re.IGNORECASE)
 CHARSET: Final = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
 MAX_NAME: Final = 128
+MAX_LEVELS: Final = JsonLimits().max_depth - 4
+"""Levels of a body: a result in its message has some more."""
 NOT_JSON: Final = object()
 
 
@@ -64,9 +66,9 @@ def answer_of(response: ApiResponse, output: Output, max_error_body: int, check:
 
 
 def json_of(body: bytes) -> object:
-    """Return the value of a body, or `NOT_JSON`."""
+    """Return the value of a body, or `NOT_JSON`: also if a client would not read it in the message of a result."""
     try:
-        return loads(body, JsonLimits(max_bytes=len(body), max_depth=200, max_number_chars=640, max_values=1_000_000))
+        return loads(body, JsonLimits(max_bytes=len(body), max_depth=MAX_LEVELS, max_values=1_000_000))
     except RemoteProtocolError:
         return NOT_JSON
 
