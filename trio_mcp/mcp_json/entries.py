@@ -321,7 +321,7 @@ class Entry:
             return self._variables.folder / Path(text).expanduser()
         except RuntimeError:
             raise ConfigurationError(
-                f"{self._where}.{key}: {text!r:.200} is in the home of nobody known here"
+                f"{self._where}.{key}: {text!r:.200} names the home of a user who is not known here"
             ) from None
 
     # what is ignored

@@ -18,7 +18,7 @@ WAIT_SECONDS: Final = 0.3
 """How long the thread waits at once, and how late it learns that it has to end."""
 RETRY_SECONDS: Final = 0.4
 PROBE_SECONDS: Final = 5.0
-"""How often the server is asked whether it is still there: a connection that a network has dropped stays silent for ever."""
+"""How often the server is asked whether it is still there: a connection that a network has dropped stays silent."""
 MOST_UNREAD: Final = 1000
 """Notices that wait to be read; then the oldest are lost."""
 
