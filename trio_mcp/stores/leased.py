@@ -160,6 +160,10 @@ class LeasedStore(ABC, Generic[R]):
 
 def unusable(error: StoreError) -> ConfigurationError:
     """Return the error of a start that fails because a store does not answer."""
-    is_admitted = not isinstance(error, NotAdmitted)
-    advice = "Start the server" if is_admitted else "Correct the user, the password and the database in its URL"
-    return ConfigurationError(f"{error}. {advice}, or name another store")
+    # A server that starts, or has too many connections, refuses one in the same way.
+    advice = (
+        "If the user, the password or the database in its URL is wrong, correct it; otherwise try again, or name another store"
+        if isinstance(error, NotAdmitted)
+        else "Start the server, or name another store"
+    )
+    return ConfigurationError(f"{error}. {advice}")
