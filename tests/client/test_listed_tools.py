@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from logging import LoggerAdapter, getLogger
 from typing import Any
 
@@ -15,6 +16,7 @@ from scripted_http import modern_http
 from trio_mcp.client.dialects import ModernDialect
 from trio_mcp.client.lists import ListedTools
 from trio_mcp.errors import PeerError, RemoteProtocolError
+from trio_mcp.protocol.schema.json_schema import Schema
 from trio_mcp.session.dropped_items import DroppedMembers
 from trio_mcp.types import JsonObject, Tool
 
@@ -112,6 +114,17 @@ async def test_a_result_that_breaks_it_is_an_error_that_says_where(opening: Any,
     error = await answered(opening, result)
     assert isinstance(error, RemoteProtocolError)
     assert re.search(f"count .*{said}", str(error))
+
+
+@pytest.mark.trio  # in real time: a thread is waited for
+async def test_a_check_that_a_server_made_costly_runs_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = {f"a{level}": {"allOf": [{"$ref": f"#/$defs/a{level + 1}"}] * 2} for level in range(20)}
+    costly: Json = {"type": "object", "$ref": "#/$defs/a0", "$defs": {**twice, "a20": {}}}
+    threads: list[int] = []
+    monkeypatch.setattr(Schema, "check", lambda *_: threads.append(threading.get_ident()))
+    assert (await answered(as_modern, {"structuredContent": {"n": 3}}, costly)).structured_content == {"n": 3}
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
 
 
 async def test_an_unusable_schema_is_logged_and_checks_nothing(opening: Any, caplog: pytest.LogCaptureFixture) -> None:

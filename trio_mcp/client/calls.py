@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -28,6 +29,7 @@ from ..errors import (
 )
 from ..protocol.jsonrpc import HEADER_MISMATCH, METHOD_NOT_FOUND, SERVER_BUSY
 from ..protocol.revisions import IDEMPOTENCY_KEY
+from ..protocol.schema.references import CheckTooExpensive
 from ..session.client import NO_HEADERS, NO_LIMIT
 from ..types import (
     CallToolRequestParams,
@@ -224,7 +226,7 @@ class Calls:
                 result = await self._untracked(params, options)
             else:
                 result = await self._tracked(params.model_copy(update={"task": asked}), options)
-            return self.checked(name, result)
+            return await self._checked(name, result)
         raise timeout_error(options.timeout, name)
 
     async def start(
@@ -287,12 +289,18 @@ class Calls:
         # The task goes on at the server, as far as is known: to call the tool again would do it twice.
         raise OutcomeUnknown(name, str(lost)) from lost
 
-    def checked(self, name: str, result: CallToolResult) -> CallToolResult:
+    async def _checked(self, name: str, result: CallToolResult) -> CallToolResult:
+        """Return what `checked` does; a check that a server made costly runs beside the event loop."""
+        with suppress(CheckTooExpensive):
+            return self.checked(name, result, quick=True)
+        return await trio.to_thread.run_sync(self.checked, name, result)
+
+    def checked(self, name: str, result: CallToolResult, *, quick: bool = False) -> CallToolResult:
         """Return the result of a tool, validated if the tool was listed with an output schema."""
         # Looked up again after the call, which may have listed the tools again: the newest schema is the one that counts.
         listed = self._tools.by_name.get(name)
         if listed is not None:
-            listed.check_result(result)
+            listed.check_result(result, quick=quick)
         return result
 
     async def prompt(self, name: str, arguments: Mapping[str, str] | None, options: CallOptions) -> GetPromptResult:

@@ -80,18 +80,19 @@ class ListedTool:
         except ValueError as error:
             raise LocalProtocolError(str(error)) from None
 
-    def check_result(self, result: CallToolResult) -> None:
+    def check_result(self, result: CallToolResult, *, quick: bool) -> None:
         """Validate the structured content of a result; an error result need not have any.
 
         Raises:
             RemoteProtocolError: it is missing or breaks the output schema; the message says where.
+            CheckTooExpensive: see `Schema.quick_check`, which is used if the check is to be `quick`.
         """
         schema = None if result.is_error else self._compiled()
         if schema is None:
             return
         if "structured_content" not in result.model_fields_set:
             raise RemoteProtocolError(f"the tool {self._name} must send structured content, and sent none")
-        problem = schema.check(result.structured_content, "structuredContent")
+        problem = (schema.quick_check if quick else schema.check)(result.structured_content, "structuredContent")
         if problem is not None:
             raise RemoteProtocolError(f"the tool {self._name} sent content that breaks its output schema: {problem}")
 
@@ -209,7 +210,7 @@ MAX_PAGES = 1000
 """Pages that are read before the client assumes that the list never ends."""
 
 MAX_LIST: Final = 64 * 1024 * 1024
-"""Bytes of the pages after the first of a list that is read as a whole: all of them are held at once."""
+"""Bytes of the pages after the first of a list that is read as a whole, which are held at once."""
 READ_SINGLY: Final = "which is the limit; read it item by item"
 
 

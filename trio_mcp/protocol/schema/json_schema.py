@@ -5,8 +5,8 @@ within the schema or to one of the official meta-schemas, or the schema is rejec
 checked, as 2020-12 has it.
 
 The cost of a check is limited in steps, not in seconds, so that the same value has the same result on every machine:
-`MAX_STEPS` take about half a second, and the check then fails as too costly. A usual value takes a few hundred. A server makes a
-check that takes more than `QUICK_STEPS` beside its event loop. Patterns are matched without backtracking, see `patterns`.
+`MAX_STEPS` take about half a second, and the check then fails as too costly. A usual value takes a few hundred. A check
+that takes more than `QUICK_STEPS` is made beside the event loop. Patterns are matched without backtracking, see `patterns`.
 """
 
 from __future__ import annotations
