@@ -32,16 +32,17 @@ class Balancer:
             nonlocal first
             async with client:
                 for _ in self._ports:
+                    number = first
                     with suppress(OSError):
-                        server = await trio.open_tcp_stream("127.0.0.1", self._ports[first % len(self._ports)])
+                        server = await trio.open_tcp_stream("127.0.0.1", self._ports[number % len(self._ports)])
                         first += 0 if is_affine else 1
                         async with server, trio.open_nursery() as both:
                             both.start_soon(copy, client, server)
                             await copy(server, client)
                             both.cancel_scope.cancel()
                         return
-                    # As a proxy does with one that refuses a connection.
-                    first += 1
+                    # As a proxy does with one that refuses a connection; another connection may have found that out before.
+                    first += first == number
 
         listeners = await nursery.start(partial(trio.serve_tcp, carry, 0, host="127.0.0.1"))
         return f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
