@@ -28,6 +28,8 @@ from .leased import NotAdmitted
 from .opening import split_url
 from .postgres_schema import MIGRATIONS, START
 
+DriverError = psycopg.Error
+
 ANSWER_SECONDS: Final = 1.0
 """How long the server may take to answer."""
 CONNECT_SECONDS: Final = 2

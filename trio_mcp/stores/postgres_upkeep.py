@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Final
 
-import psycopg
-
 from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Vault
 from ..storage import StoreError
 from .postgres import address_of
-from .postgres_connection import Address, Rows, connect, one_line, query, version_of
+from .postgres_connection import Address, DriverError, Rows, connect, one_line, query, version_of
 from .sealed import entry_place, record_place
 from .upkeep import KindSummary, Sealings, check_known, chosen_namespace, sealings_of
 
@@ -47,7 +45,7 @@ def inspected(address: Address) -> Iterator[Callable[[str, Sequence[object]], Ro
             if not version_of(connection):
                 raise StoreError(f"{address.name} has no store")
             yield lambda statement, arguments: connection.execute(query(statement), arguments).fetchall()
-        except psycopg.Error as error:
+        except DriverError as error:
             raise StoreError(f"the store {address.name} cannot be read: {one_line(error)}") from None
 
 
