@@ -205,7 +205,7 @@ async def check_coding(response: httpx2.Response) -> None:
 
 
 async def drop_odd_location(response: httpx2.Response) -> None:
-    """Remove a `Location` that is no URL: the library prepares to follow it, and some of them raise what is no error of HTTP."""
+    """Remove a malformed `Location`: the library reads it even if it does not follow it, and some raise undeclared errors."""
     location = response.headers.get("location")
     if location is not None and joined_url(response.url, location) is None:
         del response.headers["location"]

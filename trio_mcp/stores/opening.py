@@ -39,7 +39,7 @@ VARIABLE: Final = "TRIO_MCP_STORE"
 """The variable with the store of a server that names none."""
 
 NO_URL: Final = "the URL of a store in a database begins with its scheme and ://, like redis://cache:6379/0"
-"""Shows nothing of what was given: in what is no URL a password may be anywhere."""
+"""Shows nothing of the given text: in a malformed URL, the password may be anywhere."""
 
 OpenStore: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
 
